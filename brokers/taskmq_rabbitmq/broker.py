@@ -24,7 +24,7 @@ from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.archive import keep_copy, read_archive
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection, ConnectionState
 from taskmq_rabbitmq.connect.credentials import CredentialSource
-from taskmq_rabbitmq.consume.browse import browse, peek
+from taskmq_rabbitmq.consume.browse import browse
 from taskmq_rabbitmq.consume.consumer import RabbitMQConsumer
 from taskmq_rabbitmq.consume.delivery import DeliveryCounts
 from taskmq_rabbitmq.consume.listener import RabbitMQListener
@@ -217,10 +217,6 @@ class RabbitMQBroker:
         if is_on_demand(queue):
             self._expect(queue)
             self.announce(NEW_QUEUE, queue.encode())
-
-    def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
-        tag = consumer_tag(queue, next(self._numbers))
-        return peek(self._open().receiving, queue, limit=limit, tag=tag, counts=self._counts, endings=self._endings)
 
     def browse(self, queue: str) -> AbstractAsyncContextManager[Browser]:
         tag = consumer_tag(queue, next(self._numbers))

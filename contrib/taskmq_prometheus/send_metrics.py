@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Final
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
@@ -38,11 +38,8 @@ class SendMetrics(Middleware):
             registry=registry,
         )
 
-    def send(self, sending: Sending) -> AbstractContextManager[object]:
-        return self._measure(sending)
-
     @contextmanager
-    def _measure(self, sending: Sending) -> Generator[None]:
+    def send(self, sending: Sending) -> Generator[None]:
         began, outcome = time.perf_counter(), "ok"
         try:
             yield

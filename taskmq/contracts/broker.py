@@ -352,17 +352,6 @@ class Broker(Protocol):
         """
         ...
 
-    def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
-        """Take up to `limit` ready messages from the front of `queue` for inspection or replay.
-
-        Unsettled messages return to the queue in their old order when the block ends. The list is empty if nothing is
-        ready.
-
-        Raises:
-            QueueMissing: the queue does not exist.
-        """
-        ...
-
     def browse(self, queue: str) -> AbstractAsyncContextManager[Browser]:
         """Read ready messages from the front of `queue` piece by piece.
 

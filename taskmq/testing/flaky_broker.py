@@ -12,7 +12,7 @@ test determines exactly which publish or settle fails. Tests assert on the `jour
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,7 +22,7 @@ from taskmq.model.topology import ReportQueue, WorkQueue
 
 __all__ = ["Acked", "Confirmed", "Failed", "FlakyBroker", "FlakyCall", "JournalEntry", "Published", "Requeued"]
 
-FlakyCall = Literal["connect", "declare", "consume", "hold", "look", "purge", "stats"]
+FlakyCall = Literal["connect", "declare", "consume", "browse", "purge", "stats"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +176,11 @@ class FlakyBroker:
         self._meet_fault("consume")
         return await self._inner.consume(subscriptions, lambda delivery: deliver(self._wrap(delivery)))
 
-    def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
-        return self._hold(queue, limit)
-
-    def browse(self, queue: str) -> AbstractAsyncContextManager[Browser]:
-        return self._look(queue)
+    @asynccontextmanager
+    async def browse(self, queue: str) -> AsyncGenerator[Browser, None]:
+        self._meet_fault("browse")
+        async with self._inner.browse(queue) as browser:
+            yield _FlakyBrowser(browser, self._wrap)
 
     async def purge(self, queue: str) -> int:
         self._meet_fault("purge")
@@ -242,18 +242,6 @@ class FlakyBroker:
     def _meet_fault(self, name: FlakyCall) -> None:
         if faults := self._call_faults.get(name):
             raise faults.popleft()
-
-    @asynccontextmanager
-    async def _hold(self, queue: str, limit: int) -> AsyncGenerator[list[Delivery], None]:
-        self._meet_fault("hold")
-        async with self._inner.peek(queue, limit=limit) as held:
-            yield [self._wrap(delivery) for delivery in held]
-
-    @asynccontextmanager
-    async def _look(self, queue: str) -> AsyncGenerator[Browser, None]:
-        self._meet_fault("look")
-        async with self._inner.browse(queue) as look:
-            yield _FlakyBrowser(look, self._wrap)
 
     def _wrap(self, delivery: Delivery) -> "_FlakyDelivery":
         wrapped = _FlakyDelivery(delivery, self._settle)

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -53,11 +53,8 @@ class SendRecorder(Middleware):
         self.sent: list[SentJob] = []
         self._app = app
 
-    def send(self, sending: Sending) -> AbstractContextManager[object]:
-        return self._record(sending)
-
     @contextmanager
-    def _record(self, sending: Sending) -> Generator[None, None, None]:
+    def send(self, sending: Sending) -> Generator[None, None, None]:
         yield
         envelope = sending.envelope
         self.sent.append(

@@ -24,6 +24,7 @@ from taskmq.client.plugins import open_broker
 from taskmq.contracts.broker import Broker, BrokerOptions, HeaderValue, Outgoing
 from taskmq.contracts.topology_plan import Plannable
 from taskmq.model.topology import WorkQueue
+from taskmq.testing.broker_suite.case import peek
 from tests.servers import eventually
 
 T = TypeVar("T")
@@ -312,7 +313,7 @@ def names_in(queue: str, *, url: str = _DEFAULT_URL) -> list[str]:
     """Return the job ids of the ready messages of a physical queue in order."""
 
     async def look(broker: Broker) -> list[str]:
-        async with broker.peek(queue, limit=1000) as deliveries:
+        async with peek(broker, queue, limit=1000) as deliveries:
             return [delivery.message_id or "" for delivery in deliveries]
 
     return at_broker(look, url=url)
@@ -322,7 +323,7 @@ def bodies_in(queue: str, *, url: str = _DEFAULT_URL) -> list[dict[str, Any]]:
     """Return the bodies of the ready messages of a physical queue in order."""
 
     async def look(broker: Broker) -> list[dict[str, Any]]:
-        async with broker.peek(queue, limit=1000) as deliveries:
+        async with peek(broker, queue, limit=1000) as deliveries:
             return [json.loads(delivery.body) for delivery in deliveries]
 
     return at_broker(look, url=url)

@@ -12,6 +12,7 @@ from taskmq.errors import BrokerBlocked, BrokerUnavailable, PublishRejected, Pub
 from taskmq.model.topology import WorkQueue
 from taskmq.testing import Acked, Confirmed, Failed, FlakyBroker, Published, Requeued
 from taskmq.testing.broker_suite import Inbox, message
+from taskmq.testing.broker_suite.case import peek
 from taskmq_local import forget_memory, open_memory_broker
 from tests.coroutines import run_by
 
@@ -33,7 +34,7 @@ def _run(test: Callable[[FlakyBroker], Coroutine[Any, Any, None]]) -> None:
 
 
 async def _bodies(broker: FlakyBroker) -> list[bytes]:
-    async with broker.peek(_QUEUE, limit=100) as held:
+    async with peek(broker, _QUEUE, limit=100) as held:
         return [delivery.body for delivery in held]
 
 
@@ -211,14 +212,10 @@ async def test_lost_deliveries_return_and_settling_them_is_void_and_counted(brok
 @run_by(_run)
 async def test_the_other_calls_fail_on_request_too(broker: FlakyBroker, /) -> None:
     error = BrokerUnavailable("away")
-    for name in ("connect", "declare", "consume", "hold", "look", "purge", "stats"):
+    for name in ("connect", "declare", "consume", "browse", "purge", "stats"):
         broker.fail_calls(name, 1, error)
 
-    async def hold() -> None:
-        async with broker.peek(_QUEUE, limit=1):
-            pass
-
-    async def look() -> None:
+    async def browse() -> None:
         async with broker.browse(_QUEUE):
             pass
 
@@ -226,8 +223,7 @@ async def test_the_other_calls_fail_on_request_too(broker: FlakyBroker, /) -> No
         lambda: broker.connect(timeout=5),
         lambda: broker.declare([WorkQueue(_QUEUE)]),
         lambda: broker.consume([Subscription(_QUEUE, 1)], Inbox(5)),
-        hold,
-        look,
+        browse,
         lambda: broker.purge(_QUEUE),
         lambda: broker.stats([_QUEUE]),
     ]

@@ -6,7 +6,7 @@ import pytest
 import uvloop
 
 from taskmq.testing.broker_suite import BrokerSuite
-from taskmq.testing.broker_suite.case import bodies
+from taskmq.testing.broker_suite.case import bodies, peek
 from taskmq.testing.runner import case
 from tests.integration.rabbitmq_case import SharedVhostCase
 
@@ -21,7 +21,7 @@ class _OnRabbitMQ(SharedVhostCase, BrokerSuite):
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abc")
 
-        async with broker.peek(queue, limit=2), other.peek(queue, limit=10) as rest:
+        async with peek(broker, queue, limit=2), peek(other, queue, limit=10) as rest:
             assert bodies(rest) == ["c"]
 
         await self.expect_ready(broker, queue, 3)

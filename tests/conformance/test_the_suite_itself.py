@@ -147,31 +147,32 @@ class _GoesOnAfterACancelledConsume(FlakyBroker):
 
 
 class _ShowsTheLastFirst(FlakyBroker):
-    def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
-        return self._read_reversed(queue, limit)
-
     @asynccontextmanager
-    async def _read_reversed(self, queue: str, limit: int) -> AsyncGenerator[list[Delivery], None]:
-        async with super().peek(queue, limit=limit) as held:
-            yield held[::-1]
+    async def browse(self, queue: str) -> AsyncGenerator[Browser, None]:
+        async with super().browse(queue) as browser:
+            yield self._Reversed(browser)
+
+    class _Reversed:
+        def __init__(self, inner: Browser) -> None:
+            self._inner = inner
+
+        async def take(self, count: int) -> list[Delivery]:
+            return (await self._inner.take(count))[::-1]
 
 
 class _LooksAtTheFrontAgain(FlakyBroker):
-    def browse(self, queue: str) -> AbstractAsyncContextManager[Browser]:
-        return self._restarting(queue)
-
     @asynccontextmanager
-    async def _restarting(self, queue: str) -> AsyncGenerator[Browser, None]:
-        yield self._Forgetful(self, queue)
+    async def browse(self, queue: str) -> AsyncGenerator[Browser, None]:
+        yield self._Forgetful(super().browse, queue)
 
     class _Forgetful:
-        def __init__(self, broker: Broker, queue: str) -> None:
-            self._broker = broker
+        def __init__(self, browse: Callable[[str], AbstractAsyncContextManager[Browser]], queue: str) -> None:
+            self._browse = browse
             self._queue = queue
 
         async def take(self, count: int) -> list[Delivery]:
-            async with self._broker.peek(self._queue, limit=count) as held:
-                return list(held)
+            async with self._browse(self._queue) as browser:
+                return list(await browser.take(count))
 
 
 class _SortsItsStats(FlakyBroker):

@@ -24,6 +24,7 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.contracts.broker import Delivery
 from taskmq.model.topology import DEFAULT_QUEUE, dead_letter_queue
+from taskmq.testing.broker_suite.case import peek
 from tests.e2e.kit import JOBS, PATIENCE, Project, until
 from tests.servers import StartRabbitMQ, TcpProxy
 
@@ -293,7 +294,7 @@ def _letters(project: Project) -> list[Letter]:
         async with project.app:
             broker = project.app.sessions.current().broker
             await broker.connect(timeout=PATIENCE)
-            async with broker.peek(dead_letter_queue(DEFAULT_QUEUE), limit=100) as held:
+            async with peek(broker, dead_letter_queue(DEFAULT_QUEUE), limit=100) as held:
                 return [Letter.read(delivery) for delivery in held]
 
     return asyncio.run(look())

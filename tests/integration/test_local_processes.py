@@ -14,6 +14,7 @@ import pytest
 
 from taskmq.contracts.broker import BrokerOptions, Subscription
 from taskmq.model.states import JobState
+from taskmq.testing.broker_suite.case import peek
 from taskmq_local import open_local_broker, open_local_state
 from taskmq_local.broker.broker import LocalBroker
 from tests.servers.waiting import until
@@ -73,7 +74,7 @@ def test_every_message_confirmed_to_a_killed_producer_exists(url: str, stage: Ex
         producer.kill()
 
         confirmed = producer.texts
-        async with broker.peek("q", limit=1_000_000) as held:
+        async with peek(broker, "q", limit=1_000_000) as held:
             there = [delivery.body.decode() for delivery in held]
         assert set(confirmed) <= set(there)
         assert there == [str(number) for number in range(len(there))]
@@ -129,7 +130,7 @@ async def test_processes_that_open_a_new_directory_at_the_same_time_all_succeed(
         await asyncio.to_thread(actor.finish)
 
     broker = open_local(url)
-    async with broker.peek("q", limit=10) as held:
+    async with peek(broker, "q", limit=10) as held:
         assert sorted(delivery.body for delivery in held) == [b"0", b"1", b"2", b"3"]
     await broker.aclose()
 

@@ -14,7 +14,7 @@ from taskmq import TaskMQ
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import AccessDenied, PublishUnknown
 from taskmq.testing.broker_suite import message
-from taskmq.testing.broker_suite.case import bodies
+from taskmq.testing.broker_suite.case import bodies, peek
 from taskmq.testing.runner import case, eventually, raises
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
@@ -200,7 +200,7 @@ class TestAsking(AccessCase):
         self.log = caplog
 
     async def look(self, broker: RabbitMQBroker, queue: str) -> None:
-        async with broker.peek(queue, limit=1):
+        async with peek(broker, queue, limit=1):
             pass
 
 

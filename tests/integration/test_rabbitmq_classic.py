@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from taskmq.model.topology import WorkQueue
-from taskmq.testing.broker_suite.browse import Holding
+from taskmq.testing.broker_suite.browse import Browsing
 from taskmq.testing.broker_suite.capacity import Limiting
 from taskmq.testing.broker_suite.delays import Delaying
 from taskmq.testing.broker_suite.order import Ordering
@@ -15,6 +15,6 @@ from tests.integration.rabbitmq_case import SharedVhostCase
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.campaign]
 
 
-class TestClassicQueues(Settling, Ordering, Delaying, Limiting, Holding, SharedVhostCase):
+class TestClassicQueues(Settling, Ordering, Delaying, Limiting, Browsing, SharedVhostCase):
     def new_queue(self, **options: Any) -> WorkQueue:
         return super().new_queue(**{"kind": "classic", **options})

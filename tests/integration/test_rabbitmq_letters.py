@@ -16,6 +16,7 @@ from taskmq.contracts.topology_plan import Plannable
 from taskmq.errors import BrokerUnavailable
 from taskmq.model.topology import UNROUTABLE, WorkQueue
 from taskmq.operations.dead_letters import Replayed, browse, purge, replay, visit
+from taskmq.testing.broker_suite.case import peek
 from taskmq_rabbitmq import open_broker
 from tests.servers import TcpProxy, eventually
 
@@ -76,7 +77,7 @@ def _send(url: str, queue: str, *names: str, due: int | None = None) -> None:
 
 def _names(url: str, queue: str) -> list[str]:
     async def look(broker: Broker) -> list[str]:
-        async with broker.peek(queue, limit=10_000) as held:
+        async with peek(broker, queue, limit=10_000) as held:
             return [delivery.message_id or "" for delivery in held]
 
     return _with(url, look)
@@ -164,7 +165,7 @@ def test_foreign_death_headers_are_not_shown_on_jobs(url: str, channel: Any) -> 
     _wait_until_bound(url, "images", 1)
 
     async def headers(broker: Broker) -> dict[str, object]:
-        async with broker.peek("images", limit=1) as (delivery,):
+        async with peek(broker, "images", limit=1) as (delivery,):
             return dict(delivery.headers)
 
     assert _with(url, headers) == {"whose": "mine"}

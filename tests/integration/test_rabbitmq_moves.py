@@ -7,6 +7,7 @@ import pytest
 from taskmq import TaskMQ, WorkQueue
 from taskmq.model.envelope import decode_envelope
 from taskmq.operations.queue_moves import Moved, move_messages
+from taskmq.testing.broker_suite.case import peek
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -21,7 +22,7 @@ async def test_messages_are_moved_in_order_and_by_their_priority(amqp_url: str, 
     def resize(number: int) -> None: ...
 
     async def ids(queue: str) -> list[str]:
-        async with app.sessions.current().broker.peek(queue, limit=1_000) as found:
+        async with peek(app.sessions.current().broker, queue, limit=1_000) as found:
             return [decode_envelope(each.body, each.content_type).id for each in found]
 
     async with app:

@@ -14,7 +14,7 @@ from taskmq.contracts.broker import Delivery, Subscription
 from taskmq.errors import QueueMissing, SendError
 from taskmq.model.topology import dead_letter_queue
 from taskmq.testing.broker_suite import message
-from taskmq.testing.broker_suite.case import bodies
+from taskmq.testing.broker_suite.case import bodies, peek
 from taskmq.testing.runner import case, eventually, raises
 from taskmq_rabbitmq.consume.consumer import RabbitMQConsumer
 from tests.integration.rabbitmq_case import CUT_OFF, OwnNodeCase, RabbitMQCase
@@ -223,7 +223,7 @@ class TestDeletedQueues(RabbitMQCase):
         await self.send(broker, dead, *texts)
 
         for look in range(30):
-            async with broker.peek(dead, limit=5 + look) as held:
+            async with peek(broker, dead, limit=5 + look) as held:
                 assert bodies(held) == texts[: 5 + look]
 
         await self.expect_only(broker, dead, *texts)
@@ -235,7 +235,7 @@ class TestDeletedQueues(RabbitMQCase):
         dead = dead_letter_queue(queue)
         await self.send(broker, dead, *"abcdef")
 
-        async with broker.peek(dead, limit=5) as held:
+        async with peek(broker, dead, limit=5) as held:
             for delivery in held[::2]:
                 await self.send(broker, queue, delivery.body.decode())
                 delivery.ack()
@@ -254,7 +254,7 @@ class TestDeletedQueues(RabbitMQCase):
                 await self.send(broker, queue, *"abc")
                 inbox, _ = await self.consume(broker, queue, prefetch=2)
                 await inbox.take(2)
-                async with broker.peek(queue, limit=5):
+                async with peek(broker, queue, limit=5):
                     pass
                 await broker.aclose()
                 del broker, inbox

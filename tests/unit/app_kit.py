@@ -11,6 +11,7 @@ from taskmq.client.session import Session
 from taskmq.contracts.broker import QueueStats
 from taskmq.middleware.chain import Middleware, Sending
 from taskmq.model.envelope import Envelope, decode_envelope
+from taskmq.testing.broker_suite.case import peek
 
 
 def new_url() -> str:
@@ -39,7 +40,7 @@ def messages(app: TaskMQ, queue: str = "default") -> list[Message]:
     """Return the ready messages of a physical queue without removing them."""
 
     async def look() -> list[Message]:
-        async with app, app.sessions.current().broker.peek(queue, limit=100_000) as deliveries:
+        async with app, peek(app.sessions.current().broker, queue, limit=100_000) as deliveries:
             return [
                 Message(
                     decode_envelope(each.body, each.content_type),

@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
@@ -180,19 +180,8 @@ class LocalBroker:
         listener.poll()
         return listener
 
-    def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
-        return self._hold(queue, limit)
-
     @asynccontextmanager
-    async def _hold(self, queue: str, limit: int) -> AsyncGenerator[list[Delivery], None]:
-        async with self.browse(queue) as browser:
-            yield await browser.take(limit)
-
-    def browse(self, queue: str) -> AbstractAsyncContextManager[Browser]:
-        return self._take_out(queue)
-
-    @asynccontextmanager
-    async def _take_out(self, queue: str) -> AsyncGenerator[Browser, None]:
+    async def browse(self, queue: str) -> AsyncGenerator[Browser, None]:
         await self._call(lambda _: None, care=Care.READ)
         ledger = self._open_ledger()
         browser = LocalBrowser(self._database, ledger, queue, number=next(self._numbers), patience=_PATIENCE)

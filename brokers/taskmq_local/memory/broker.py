@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 
 from taskmq.contracts.broker import (
     BrokerOptions,
@@ -117,19 +117,8 @@ class MemoryBroker:
         consumer.start()
         return consumer
 
-    def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
-        return self._hold(queue, limit)
-
     @asynccontextmanager
-    async def _hold(self, queue: str, limit: int) -> AsyncGenerator[list[Delivery], None]:
-        async with self.browse(queue) as look:
-            yield await look.take(limit)
-
-    def browse(self, queue: str) -> AbstractAsyncContextManager[Browser]:
-        return self._look(queue)
-
-    @asynccontextmanager
-    async def _look(self, queue: str) -> AsyncGenerator[Browser, None]:
+    async def browse(self, queue: str) -> AsyncGenerator[Browser, None]:
         self._check_open()
         self._data.promote(self._clock.now_ms())
         unsettled = UnsettledMessages(self._data, self._count_void)

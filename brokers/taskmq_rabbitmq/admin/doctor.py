@@ -195,7 +195,8 @@ async def _may_read(broker: Broker, names: list[str]) -> bool | None:
 
 async def _may_take(broker: Broker, queue: str) -> bool | None:
     try:
-        async with broker.peek(queue, limit=1):
+        async with broker.browse(queue) as browser:
+            await browser.take(1)
             return True
     except AccessDenied:
         return False

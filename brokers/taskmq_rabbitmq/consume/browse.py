@@ -21,7 +21,7 @@ from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed, RabbitMQDelivery
 from taskmq_rabbitmq.declare.requests import queue_depth, refusal
 
-__all__ = ["RabbitMQBrowser", "browse", "peek"]
+__all__ = ["RabbitMQBrowser", "browse"]
 
 _MOST: Final = 65535
 _REST: Final = 250
@@ -36,25 +36,10 @@ _APPLYING: Final = 0.002
 
 
 @asynccontextmanager
-async def peek(
-    connection: Connection,
-    queue: str,
-    *,
-    limit: int,
-    tag: str,
-    counts: DeliveryCounts,
-    endings: set[asyncio.Task[None]],
-) -> AsyncGenerator[list[Delivery]]:
-    """See `Broker.hold`; `look` for the arguments."""
-    async with browse(connection, queue, tag=tag, counts=counts, endings=endings) as front:
-        yield await front.take(limit)
-
-
-@asynccontextmanager
 async def browse(
     connection: Connection, queue: str, *, tag: str, counts: DeliveryCounts, endings: set[asyncio.Task[None]]
 ) -> "AsyncGenerator[RabbitMQBrowser]":
-    """See `Broker.look`; what gives the messages back is in `endings` meanwhile, and outlives a cancelled caller."""
+    """See `Broker.browse`. A task in `endings` returns the messages; cancelling the caller does not end it."""
     channel = await connection.channel()
     front = RabbitMQBrowser(connection, channel, queue, tag=tag, counts=counts)
     try:

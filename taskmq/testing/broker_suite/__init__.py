@@ -24,7 +24,7 @@ receives that one first.
 
 from taskmq.testing.broker_suite.administration import Administration
 from taskmq.testing.broker_suite.broadcasts import BroadcastingTests
-from taskmq.testing.broker_suite.browse import Holding
+from taskmq.testing.broker_suite.browse import Browsing
 from taskmq.testing.broker_suite.cancellation import Cancelling
 from taskmq.testing.broker_suite.capacity import Limiting
 from taskmq.testing.broker_suite.case import BrokerCase, Inbox, message
@@ -47,7 +47,7 @@ class BrokerSuite(
     Delaying,
     Ordering,
     Limiting,
-    Holding,
+    Browsing,
     Administration,
     BroadcastingTests,
     BrokerClosureCases,

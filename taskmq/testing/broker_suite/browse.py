@@ -1,26 +1,26 @@
-"""Tests of `hold`: reading the front of a queue without changing it."""
+"""Tests of `browse`: reading the front of a queue without changing it."""
 
 from collections.abc import Iterable
 
 from taskmq.contracts.broker import Delivery
 from taskmq.errors import QueueMissing
-from taskmq.testing.broker_suite.case import BrokerCase, bodies
+from taskmq.testing.broker_suite.case import BrokerCase, bodies, peek
 from taskmq.testing.runner import case, raises
 
-__all__ = ["Holding"]
+__all__ = ["Browsing"]
 
 _LOOKS = 25
 _MANY = 300
 
 
-class Holding(BrokerCase):
+class Browsing(BrokerCase):
     @case
     async def test_a_hold_returns_the_front_of_the_queue_in_order(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcde")
 
-        async with broker.peek(queue, limit=3) as held:
+        async with peek(broker, queue, limit=3) as held:
             assert bodies(held) == ["a", "b", "c"]
             assert [delivery.queue for delivery in held] == [queue] * 3
 
@@ -30,7 +30,7 @@ class Holding(BrokerCase):
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcde")
 
-        async with broker.peek(queue, limit=3):
+        async with peek(broker, queue, limit=3):
             pass
 
         await self.expect_ready(broker, queue, 5)
@@ -42,7 +42,7 @@ class Holding(BrokerCase):
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcdef")
 
-        async with broker.peek(queue, limit=5) as held:
+        async with peek(broker, queue, limit=5) as held:
             for delivery in held:
                 if delivery.body in (b"b", b"d"):
                     delivery.ack()
@@ -56,7 +56,7 @@ class Holding(BrokerCase):
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abc")
 
-        async with broker.peek(queue, limit=10) as held:
+        async with peek(broker, queue, limit=10) as held:
             held[0].requeue()
             held[1].ack()
 
@@ -69,7 +69,7 @@ class Holding(BrokerCase):
         queue = await self.queue(broker)
         await self.send(broker, queue, *"ab")
 
-        async with broker.peek(queue, limit=1_000) as held:
+        async with peek(broker, queue, limit=1_000) as held:
             assert bodies(held) == ["a", "b"]
             for delivery in held:
                 delivery.ack()
@@ -82,7 +82,7 @@ class Holding(BrokerCase):
         queue = await self.queue(broker)
 
         for _ in range(3):
-            async with broker.peek(queue, limit=10) as held:
+            async with peek(broker, queue, limit=10) as held:
                 assert held == []
 
     @case
@@ -91,7 +91,7 @@ class Holding(BrokerCase):
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abc")
 
-        async with broker.peek(queue, limit=2), other.peek(queue, limit=10) as rest:
+        async with peek(broker, queue, limit=2), peek(other, queue, limit=10) as rest:
             assert bodies(rest) == ["c"]
 
         # Each hold returns its messages in order; the hold that ended last returns its messages to the front.
@@ -109,7 +109,7 @@ class Holding(BrokerCase):
 
         for depth in (5, 3, 1, 4, 2, 5, 10):
             await self.expect_ready(broker, queue, 5)
-            async with broker.peek(queue, limit=depth) as held:
+            async with peek(broker, queue, limit=depth) as held:
                 assert bodies(held) == [*"abcde"][:depth], f"depth {depth}"
 
         await self.expect_ready(broker, queue, 5)
@@ -123,7 +123,7 @@ class Holding(BrokerCase):
 
         for turn in range(_LOOKS):
             await self.expect_ready(broker, queue, 5)
-            async with broker.peek(queue, limit=3) as held:
+            async with peek(broker, queue, limit=3) as held:
                 assert bodies(held) == ["a", "b", "c"], f"round {turn}"
 
         await self.expect_ready(broker, queue, 5)
@@ -136,7 +136,7 @@ class Holding(BrokerCase):
         await self.send(broker, queue, *"abc")
 
         with raises(ZeroDivisionError):
-            async with broker.peek(queue, limit=2) as held:
+            async with peek(broker, queue, limit=2) as held:
                 held[0].ack()
                 raise ZeroDivisionError
 
@@ -148,7 +148,7 @@ class Holding(BrokerCase):
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"ab")
-        async with broker.peek(queue, limit=2) as held:
+        async with peek(broker, queue, limit=2) as held:
             pass
 
         for delivery in held:
@@ -185,10 +185,10 @@ class Holding(BrokerCase):
 
         left = [name for name in names if not name.endswith("7")]
         await self.expect_ready(broker, queue, len(left))
-        async with broker.peek(queue, limit=5) as held:
+        async with peek(broker, queue, limit=5) as held:
             assert bodies(held) == left[:5]
         await self.expect_ready(broker, queue, len(left))
-        async with broker.peek(queue, limit=_MANY) as held:
+        async with peek(broker, queue, limit=_MANY) as held:
             assert bodies(held) == left
         await self.expect_ready(broker, queue, len(left))
         await self.expect_only(broker, queue, *left)
@@ -225,7 +225,7 @@ class Holding(BrokerCase):
         missing = self.new_queue().name
 
         with raises(QueueMissing) as caught:
-            async with broker.peek(missing, limit=1):
+            async with peek(broker, missing, limit=1):
                 pass
 
         assert caught[0].queue == missing

@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from taskmq.contracts.broker import Broker, Subscription
-from taskmq.testing.broker_suite.case import BrokerCase, bodies, message
+from taskmq.testing.broker_suite.case import BrokerCase, bodies, message, peek
 from taskmq.testing.runner import CancelPoint, cancel_at, case
 
 __all__ = ["Cancelling"]
@@ -116,13 +116,13 @@ class Cancelling(BrokerCase):
         await self.send(broker, queue, *"abcde")
 
         async def look() -> None:
-            async with broker.peek(queue, limit=10):
+            async with peek(broker, queue, limit=10):
                 await asyncio.sleep(0)
 
         for point in CancelPoint.ALL:
             await self._cancel(point, look())
             await self.expect_ready(broker, queue, 5)
-            async with broker.peek(queue, limit=10) as held:
+            async with peek(broker, queue, limit=10) as held:
                 assert bodies(held) == [*"abcde"], f"{point}"
 
         await self.expect_ready(broker, queue, 5)

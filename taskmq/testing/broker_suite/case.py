@@ -4,14 +4,15 @@ import asyncio
 import sys
 import unittest
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from taskmq.contracts.broker import Broker, Consumer, Delivery, HeaderValue, Outgoing, Subscription
 from taskmq.model.topology import WorkQueue
 from taskmq.testing.runner import Suite, eventually
 
-__all__ = ["BrokerCase", "Inbox", "bodies", "message"]
+__all__ = ["BrokerCase", "Inbox", "bodies", "message", "peek"]
 
 
 class BrokerCase(Suite):
@@ -157,6 +158,13 @@ def message(
         due=due,
         headers=headers or {},
     )
+
+
+@asynccontextmanager
+async def peek(broker: Broker, queue: str, *, limit: int) -> AsyncGenerator[list[Delivery], None]:
+    """Take up to `limit` ready messages from the front of a queue; unsettled ones return when the block ends."""
+    async with broker.browse(queue) as browser:
+        yield await browser.take(limit)
 
 
 def bodies(deliveries: list[Delivery]) -> list[str]:

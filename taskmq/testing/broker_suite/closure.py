@@ -94,10 +94,6 @@ class BrokerClosureCases(BrokerCase):
         async def publish() -> None:
             await broker.publish(message(queue, "late"), timeout=self.publish_timeout)
 
-        async def peek() -> None:
-            async with broker.peek(queue, limit=1):
-                pass
-
         async def browse() -> None:
             async with broker.browse(queue) as front:
                 await front.take(1)
@@ -107,7 +103,6 @@ class BrokerClosureCases(BrokerCase):
             "declare": lambda: broker.declare([work]),
             "publish": publish,
             "consume": lambda: broker.consume([Subscription(queue, 1)], self.inbox()),
-            "peek": peek,
             "browse": browse,
             "purge": lambda: broker.purge(queue),
             "stats": lambda: broker.stats([queue]),

@@ -6,7 +6,7 @@ import time
 from taskmq.contracts.broker import Broadcasting, Delivery, Subscription
 from taskmq.errors import QueueMissing
 from taskmq.model.topology import is_jobs_queue
-from taskmq.testing.broker_suite.case import BrokerCase, Inbox, bodies, message
+from taskmq.testing.broker_suite.case import BrokerCase, Inbox, bodies, message, peek
 from taskmq.testing.runner import case, eventually, raises
 
 __all__ = ["Consuming"]
@@ -76,7 +76,7 @@ class Consuming(BrokerCase):
 
         for settled in range(4):
             # All messages that the consumer does not hold are available to others.
-            async with looker.peek(queue, limit=10) as rest:
+            async with peek(looker, queue, limit=10) as rest:
                 assert bodies(rest) == texts[settled + 3 :]
             assert not inbox.untaken
             in_hand.pop(0).ack()
@@ -141,7 +141,7 @@ class Consuming(BrokerCase):
 
         await self.send(broker, queue, "d", "e", "f")
         (only,) = await inbox.take(1)
-        async with looker.peek(queue, limit=10) as rest:
+        async with peek(looker, queue, limit=10) as rest:
             assert bodies(rest) == ["e", "f"]
         only.ack()
         assert bodies(await inbox.take_and_ack(2)) == ["e", "f"]
@@ -161,7 +161,7 @@ class Consuming(BrokerCase):
         second.requeue()
 
         await self.expect_ready(looker, queue, 2)
-        async with looker.peek(queue, limit=10) as rest:
+        async with peek(looker, queue, limit=10) as rest:
             assert bodies(rest) == ["b", "c"]
         await self.send(broker, other, "x")
         assert bodies(await inbox.take_and_ack(1)) == ["x"]

@@ -2,7 +2,7 @@
 
 from taskmq.contracts.broker import Broker
 from taskmq.contracts.system_clock import SystemClock
-from taskmq.testing.broker_suite.case import BrokerCase, Inbox, bodies, message
+from taskmq.testing.broker_suite.case import BrokerCase, Inbox, bodies, message, peek
 from taskmq.testing.runner import case
 
 __all__ = ["Delaying"]
@@ -140,7 +140,7 @@ class Delaying(BrokerCase):
         (stats,) = await broker.stats([queue])
         assert stats.ready == 0
         assert stats.delayed in (None, 3)
-        async with broker.peek(queue, limit=10) as held:
+        async with peek(broker, queue, limit=10) as held:
             assert held == []
         assert await broker.purge(queue) == 0
         await self.expect_only(broker, queue)

@@ -3,7 +3,7 @@
 from taskmq.contracts.broker import Broker
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.model.topology import is_shard
-from taskmq.testing.broker_suite.case import BrokerCase, bodies, message
+from taskmq.testing.broker_suite.case import BrokerCase, bodies, message, peek
 from taskmq.testing.runner import case, eventually
 
 __all__ = ["Ordering"]
@@ -197,7 +197,7 @@ class Ordering(BrokerCase):
         shard = await self._shard(broker)
         await self.send(broker, shard, *"abcd")
 
-        async with broker.peek(shard, limit=3) as held:
+        async with peek(broker, shard, limit=3) as held:
             assert bodies(held) == ["a", "b", "c"]
             held[0].ack()
 

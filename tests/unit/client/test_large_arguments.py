@@ -12,6 +12,7 @@ from taskmq.client.large_values import LargeValues
 from taskmq.model.envelope import REFERRING, BlobReference, Envelope, decode_envelope
 from taskmq.operations.dead_letters import replay
 from taskmq.testing import FakeClock
+from taskmq.testing.broker_suite.case import peek
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.run import arguments as loading
 from tests.unit.app_kit import message, new_url
@@ -54,7 +55,7 @@ class Shop:
 
 async def envelopes(app: TaskMQ, queue: str) -> list[Envelope]:
     """Return the ready messages of a physical queue without removing them."""
-    async with app.sessions.current().broker.peek(queue, limit=10) as deliveries:
+    async with peek(app.sessions.current().broker, queue, limit=10) as deliveries:
         return [decode_envelope(each.body, each.content_type) for each in deliveries]
 
 

@@ -17,6 +17,7 @@ from taskmq.durable.relay import Relay
 from taskmq.errors import BrokerUnavailable, PublishRejected, SendError, StateUnavailable
 from taskmq.model.topology import UNROUTABLE, WorkQueue
 from taskmq.testing import Confirmed, FakeClock, FlakyBroker
+from taskmq.testing.broker_suite.case import peek
 from taskmq.testing.runner import CancelPoint, cancel_at
 from taskmq_local import MemoryBroker, forget_memory, open_memory_broker, open_memory_state
 from tests.coroutines import run_by
@@ -117,7 +118,7 @@ class Stage:
 
     async def ready(self, queue: str = "work") -> list[str]:
         """Return the jobs in a queue in order."""
-        async with self.memory.peek(queue, limit=1000) as deliveries:
+        async with peek(self.memory, queue, limit=1000) as deliveries:
             return [delivery.message_id or "" for delivery in deliveries]
 
     async def permits(self, seconds: float) -> None:
@@ -310,7 +311,7 @@ async def test_a_message_without_a_queue_goes_to_the_dead_letters(stage: Stage, 
         await stage.permits(2)
 
     assert await stage.ready() == ["a", "c"]
-    async with stage.memory.peek(UNROUTABLE, limit=10) as deliveries:
+    async with peek(stage.memory, UNROUTABLE, limit=10) as deliveries:
         assert [(each.message_id, each.headers["x-taskmq-queue"]) for each in deliveries] == [("b", "gone")]
     assert await stage.delays.count() == 0
 

@@ -19,6 +19,7 @@ from taskmq.model.envelope import LAST_INSTANT, decode_envelope
 from taskmq.model.states import Cancellation, JobState
 from taskmq.model.units import Duration
 from taskmq.testing import FakeClock
+from taskmq.testing.broker_suite.case import peek
 from taskmq_local import forget_memory, open_memory_state
 
 _NOW = 1_700_000_000_000
@@ -297,7 +298,7 @@ def _ready(app: TaskMQ, queue: str) -> list[str | None]:
     found: list[str | None] = []
 
     async def look() -> None:
-        async with app, app.sessions.current().broker.peek(queue, limit=100) as deliveries:
+        async with app, peek(app.sessions.current().broker, queue, limit=100) as deliveries:
             found.extend(delivery.message_id for delivery in deliveries)
 
     run(look)

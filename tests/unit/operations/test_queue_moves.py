@@ -13,6 +13,7 @@ from taskmq.model.topology import jobs_queue
 from taskmq.operations.queue_moves import Moved, move_messages
 from taskmq.operations.queues import list_queues, purge_queue, report_queue
 from taskmq.testing import FlakyBroker
+from taskmq.testing.broker_suite.case import peek
 from tests.unit.app_kit import new_url
 
 
@@ -54,7 +55,7 @@ async def _ready(app: TaskMQ, name: str) -> dict[str, int]:
 
 async def _ids(app: TaskMQ, physical: str) -> list[str]:
     """Return the jobs in a part of a queue in order."""
-    async with app.sessions.current().broker.peek(physical, limit=100) as found:
+    async with peek(app.sessions.current().broker, physical, limit=100) as found:
         return [decode_envelope(each.body, each.content_type).id for each in found]
 
 

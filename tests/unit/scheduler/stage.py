@@ -23,6 +23,7 @@ from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.topology import WorkQueue, jobs_queue
 from taskmq.scheduler import AlertSettings, Scheduler
 from taskmq.testing import FlakyBroker
+from taskmq.testing.broker_suite.case import peek
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
 from taskmq_local.memory.broker import MemoryBroker
 from taskmq_sql.sqlite.jobs.codes import STATES
@@ -334,7 +335,7 @@ class Stage:
 
     async def parked_messages(self) -> list[tuple[str, Any]]:
         """Return reason and body of the parked messages."""
-        async with self.broker.peek("taskmq.parking", limit=100) as found:
+        async with peek(self.broker, "taskmq.parking", limit=100) as found:
             return [(str(each.headers["x-taskmq-reason"]), each.body) for each in found]
 
 

@@ -15,6 +15,7 @@ from taskmq.model.envelope import JSON, Envelope, Invitation, encode_envelope, n
 from taskmq.model.jobs.reports import Report, ReportKind, encode_reports
 from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue, reports_queue
+from taskmq.testing.broker_suite.case import peek
 from taskmq_sql.sqlite.jobs.codes import CODES
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import START, Player, Stage, play, until
@@ -367,7 +368,7 @@ async def test_a_result_is_stored_after_a_crash_between_applying_and_acknowledgi
     await process.kill()
     # It has applied the report, and died.
     await player.send(envelope.store.reports, report)
-    async with stage.broker.peek(envelope.store.reports, limit=1):
+    async with peek(stage.broker, envelope.store.reports, limit=1):
         await stage.store.dispatching.apply([report])
 
     second = stage.start()
@@ -390,7 +391,7 @@ async def test_a_redelivered_forged_report_replaces_no_result_in_the_state(stage
     forged = Report(id=envelope.store.id, token=1, kind="succeeded", content_type=JSON, result=b"8")
     await player.send(envelope.store.reports, forged)
     # It has read the report, and died.
-    async with stage.broker.peek(envelope.store.reports, limit=1):
+    async with peek(stage.broker, envelope.store.reports, limit=1):
         pass
 
     second = stage.start()

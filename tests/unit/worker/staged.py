@@ -40,6 +40,7 @@ from taskmq.middleware.chain import Middleware
 from taskmq.model.envelope import JSON
 from taskmq.model.topology import ReportQueue, WorkQueue
 from taskmq.testing import Acked, Confirmed, FakeClock, FlakyBroker, Requeued
+from taskmq.testing.broker_suite.case import peek
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
 from tests.unit.app_kit import use_session
 from tests.unit.worker.staged_limits import StagedLimits
@@ -153,9 +154,6 @@ class _StagedBroker:
 
     async def consume(self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]) -> Consumer:
         return _StagedConsumer(await self._inner.consume(subscriptions, deliver))
-
-    def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
-        return self._inner.peek(queue, limit=limit)
 
     def browse(self, queue: str) -> AbstractAsyncContextManager[Browser]:
         return self._inner.browse(queue)
@@ -408,7 +406,7 @@ class StagedApp(TaskMQ):
     async def messages(self, queue: str) -> list[Delivery]:
         """Return the ready messages of a queue without removing them."""
         broker = open_memory_broker(self._memory, BrokerOptions(clock=self.fake_clock))
-        async with broker.peek(queue, limit=1000) as held:
+        async with peek(broker, queue, limit=1000) as held:
             found = list(held)
         await broker.aclose()
         return found

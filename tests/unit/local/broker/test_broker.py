@@ -10,6 +10,7 @@ import pytest
 from taskmq.contracts.broker import BrokerOptions, Outgoing, QueueStats, Subscription
 from taskmq.errors import BrokerUnavailable, InvalidSetting, PublishRejected, PublishUnknown, Unroutable
 from taskmq.model.topology import PARKING, UNROUTABLE
+from taskmq.testing.broker_suite.case import peek
 from taskmq.testing.fake_clock import FakeClock
 from taskmq_embedded.work import Care
 from taskmq_local import open_local_broker
@@ -91,7 +92,7 @@ async def test_a_delayed_message_of_a_deleted_queue_goes_to_unroutable(url: str)
 
     clock.advance(1)
 
-    async with broker.peek(UNROUTABLE, limit=5) as held:
+    async with peek(broker, UNROUTABLE, limit=5) as held:
         assert [delivery.body for delivery in held] == [b"orphan"]
         assert held[0].headers == {"x-taskmq-queue": "q"}
     assert await ready(broker, "r") == 1
@@ -150,7 +151,7 @@ async def test_an_unstorable_message_fails_alone(url: str) -> None:
 
     errors = [outcome for outcome in outcomes if outcome is not None]
     assert [type(error) for error in errors] == [PublishRejected] * 3 + [Unroutable]
-    async with broker.peek("q", limit=1000) as held:
+    async with peek(broker, "q", limit=1000) as held:
         assert [delivery.body for delivery in held] == [one.body for one in good]
     await broker.aclose()
 
@@ -171,7 +172,7 @@ async def test_a_publish_to_a_locked_file_ends_at_its_deadline_and_sends_nothing
     blocker.close()
     await patient
 
-    async with broker.peek("q", limit=10) as held:
+    async with peek(broker, "q", limit=10) as held:
         assert [delivery.body for delivery in held] == [b"patient"]
     await broker.aclose()
 
@@ -189,7 +190,7 @@ async def test_a_late_batch_of_abandoned_calls_is_not_withdrawn(url: str) -> Non
     blocker.close()
     await broker.publish(message("last"), timeout=PATIENCE)
 
-    async with broker.peek("q", limit=10) as held:
+    async with peek(broker, "q", limit=10) as held:
         assert [delivery.body for delivery in held] == [b"one", b"two", b"last"]
     await broker.aclose()
 

@@ -7,6 +7,7 @@ import pytest
 
 from taskmq.contracts.broker import BrokerOptions, Outgoing
 from taskmq.model.topology import WorkQueue
+from taskmq.testing.broker_suite.case import peek
 from taskmq_embedded.file_kind import open_file
 from taskmq_embedded.work import FileFailure
 from taskmq_local import open_local_broker, open_local_state
@@ -63,7 +64,7 @@ def test_the_contents_of_a_file_survive_an_upgrade(tmp_path: Path) -> None:
         assert await state.starts.begin("a", ttl=60) == 1
         await state.aclose()
         broker = open_local_broker(url, BrokerOptions())
-        async with broker.peek("q", limit=10) as deliveries:
+        async with peek(broker, "q", limit=10) as deliveries:
             assert [delivery.message_id for delivery in deliveries] == ["a"]
         await broker.aclose()
 

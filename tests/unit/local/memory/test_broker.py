@@ -8,6 +8,7 @@ import pytest
 from taskmq.contracts.broker import BrokerOptions, Delivery, QueueStats, Subscription
 from taskmq.errors import BrokerUnavailable, QueueMissing, Unroutable
 from taskmq.model.topology import UNROUTABLE
+from taskmq.testing.broker_suite.case import peek
 from taskmq.testing.fake_clock import FakeClock
 from taskmq_local import MemoryBroker, forget_memory, open_memory_broker
 from tests.servers.waiting import until
@@ -192,7 +193,7 @@ async def test_a_delayed_message_of_a_deleted_queue_goes_to_unroutable(url: str)
 
     clock.advance(1)
 
-    async with broker.peek(UNROUTABLE, limit=5) as held:
+    async with peek(broker, UNROUTABLE, limit=5) as held:
         assert [delivery.body for delivery in held] == [b"orphan"]
         assert held[0].headers["x-taskmq-queue"] == "q"
     await broker.aclose()

@@ -31,6 +31,7 @@ from taskmq.operations.dead_letters import (
     visit,
 )
 from taskmq.testing import FakeClock, FlakyBroker, Published
+from taskmq.testing.broker_suite.case import peek
 from taskmq_local import open_memory_broker
 from tests.coroutines import run_by
 from tests.unit.operations.dead_letters.letters import letter
@@ -100,7 +101,7 @@ _HEADERS: Mapping[str, HeaderValue] = {
 
 
 async def _names(broker: Broker, queue: str) -> list[str]:
-    async with broker.peek(queue, limit=10_000) as deliveries:
+    async with peek(broker, queue, limit=10_000) as deliveries:
         return [delivery.message_id or "" for delivery in deliveries]
 
 
@@ -347,7 +348,7 @@ async def test_a_replayed_job_restarts_with_all_other_fields_unchanged(broker: B
 
     await _replay(broker)
 
-    async with broker.peek("images", limit=1) as (copy,):
+    async with peek(broker, "images", limit=1) as (copy,):
         body = json.loads(copy.body)
         headers = dict(copy.headers)
     assert body == {
@@ -374,7 +375,7 @@ async def test_replays_of_a_job_are_counted(broker: Broker, /) -> None:
 
     await _replay(broker, plan=Replay(max_replays=None))
 
-    async with broker.peek("images", limit=1) as (copy,):
+    async with peek(broker, "images", limit=1) as (copy,):
         assert copy.headers["x-taskmq-replayed"] == 5
 
 
@@ -384,7 +385,7 @@ async def test_an_unreadable_letter_is_replayed_byte_for_byte(broker: Broker, /)
 
     assert await _replay(broker) == 1
 
-    async with broker.peek("images", limit=1) as (copy,):
+    async with peek(broker, "images", limit=1) as (copy,):
         assert (copy.body, copy.message_id) == (b"\xff\x00 no task", "garbage")
 
 
@@ -532,7 +533,7 @@ async def test_a_replay_can_continue_the_count_of_attempts(broker: Broker, /) ->
 
     await _replay(broker, plan=Replay(keep_attempts=True))
 
-    async with broker.peek("images", limit=1) as (copy,):
+    async with peek(broker, "images", limit=1) as (copy,):
         body = json.loads(copy.body)
     assert (body["attempt"], "eta" in body) == (3, False)
 

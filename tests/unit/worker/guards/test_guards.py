@@ -13,6 +13,7 @@ from taskmq.errors import StateUnavailable
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.outcome import AlreadyDone, Cancelled, Dead, Outcome, Retried, Snoozed, Succeeded
 from taskmq.tasks.task import Task
+from taskmq.testing.broker_suite.case import peek
 from taskmq.worker.attempt import Attempt, Permit
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.guards.base import GuardRank, Guards
@@ -245,7 +246,7 @@ async def test_a_gate_that_fails_otherwise_releases_earlier_ones() -> None:
     with open_staged() as app:
         _define(app)
         await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
-        async with app.flaky.peek("work", limit=1) as (delivery,):
+        async with peek(app.flaky, "work", limit=1) as (delivery,):
             attempt = Attempt(delivery, decode_envelope(delivery.body), app.tasks["fine"], "job-1")
             with pytest.raises(ZeroDivisionError):
                 await _guards(first, StagedGuard("second"), Broken()).acquire(attempt)

@@ -26,6 +26,7 @@ from taskmq.errors import (
 from taskmq.model.envelope import Envelope, Invitation, decode_envelope
 from taskmq.model.outcome import Dead, Interrupted, Outcome, Retried, Snoozed
 from taskmq.testing import Published
+from taskmq.testing.broker_suite.case import peek
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.settlement.outages import MOST_OUTAGES, count_outages, is_outage, pause_after
 from taskmq.worker.settlement.outcome_of_error import outcome_of_error
@@ -163,7 +164,7 @@ def _settle_outcome(
             _define(app)
             body = json.dumps({"task": "job", "id": "job-1", "attempt": attempt}).encode()
             await app.put(body, headers={} if outages is None else {"x-taskmq-outages": outages})
-            async with app.flaky.peek("work", limit=1) as (delivery,):
+            async with peek(app.flaky, "work", limit=1) as (delivery,):
                 await Settler(app, worker="w1").settle(
                     Attempt(delivery, decode_envelope(body), app.tasks["job"], "job-1", started=17), outcome
                 )

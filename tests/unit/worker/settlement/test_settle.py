@@ -17,6 +17,7 @@ from taskmq.model.outcome import Cancelled, Dead, Outcome, Parked, Retried, Snoo
 from taskmq.model.states import JobState
 from taskmq.model.units import instant_text
 from taskmq.testing import Published
+from taskmq.testing.broker_suite.case import peek
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.settlement.settle import Settler
 from tests.unit.worker.staged import FakeDelivery, StagedApp, open_staged
@@ -57,7 +58,7 @@ def _settle_outcome(
             data = json.dumps(BODY).encode() if body is None else body
             await app.put(data, queue=queue, headers=headers, job_id=message_id, content_type=content_type)
             settler = Settler(app, worker="w1", result_limit=result_limit)
-            async with app.flaky.peek(queue, limit=1) as (delivery,):
+            async with peek(app.flaky, queue, limit=1) as (delivery,):
                 if isinstance(outcome, Parked):
                     await settler.park(delivery, outcome)
                 else:
@@ -481,7 +482,7 @@ async def test_missing_queues_are_declared_again_for_a_copy() -> None:
         _define(app)
         await app.put(json.dumps(BODY).encode())
         settler = Settler(app, worker="w1")
-        async with app.flaky.peek("work", limit=1) as (delivery,):
+        async with peek(app.flaky, "work", limit=1) as (delivery,):
             envelope = decode_envelope(delivery.body)
             await settler.settle(
                 Attempt(delivery, envelope, app.tasks["job"], "job-1"), Dead("error", ValueError("no"))
@@ -498,7 +499,7 @@ async def test_a_stopping_settler_gives_up_during_a_pause() -> None:
         app.points.rest = app.points.rest.REFUSED
         await app.put(json.dumps(BODY).encode())
         settler = Settler(app, worker="w1")
-        async with app.flaky.peek("work", limit=1) as (delivery,):
+        async with peek(app.flaky, "work", limit=1) as (delivery,):
             envelope = decode_envelope(delivery.body)
             attempt = Attempt(delivery, envelope, app.tasks["job"], "job-1")
             settling = asyncio.create_task(settler.settle(attempt, Succeeded(1)))

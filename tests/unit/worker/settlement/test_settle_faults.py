@@ -22,6 +22,7 @@ from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
 from taskmq.model.states import JobState
+from taskmq.testing.broker_suite.case import peek
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.settlement.settle import Settler
 from tests.unit.worker.staged import Fault, Points, StagedApp, open_staged
@@ -119,7 +120,7 @@ class _Scenario:
         await app.put(b'{"task": "%s", "id": "job-1", "extra": [1]}' % self._task.encode())
         settler = Settler(app, worker="w1", result_wait=self.RESULT_WAIT)
         async with AsyncExitStack() as hands:
-            (delivery,) = await hands.enter_async_context(app.flaky.peek("work", limit=1))
+            (delivery,) = await hands.enter_async_context(peek(app.flaky, "work", limit=1))
             steps = _Steps(self._settle_once(settler, delivery), cancel_at)
             settling = asyncio.ensure_future(_run(steps))
             if stop_after is not None:
@@ -326,7 +327,7 @@ async def test_an_unexpected_error_leaves_the_delivery_unsettled() -> None:
         task = app.task(name="job")(_job)
         await app.put(b"{")
         settler = Settler(app, worker="w1")
-        async with app.flaky.peek("work", limit=1) as (delivery,):
+        async with peek(app.flaky, "work", limit=1) as (delivery,):
             attempt = Attempt(delivery, decode_envelope(b'{"task": "job"}'), task, "job-1")
 
             with pytest.raises(MalformedMessage):
