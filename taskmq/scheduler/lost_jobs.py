@@ -19,7 +19,7 @@ A job is lost only if no worker can have it, in two checks in a row:
 Each case also needs the partition's reports: those published before the check that found it have to be applied. While
 reports keep coming, a later check finds that they are.
 
-A job that is published again keeps its token, so the first run that completes is the accepted one. An absent worker
+A job that is published again keeps its token, so the end that is reported first is the accepted one. An absent worker
 counts as a crash of the job; a worker that announced its end, or that is cut off for a moment, does not. After
 `--max-crashes` crashes a worker reports the job as failed.
 

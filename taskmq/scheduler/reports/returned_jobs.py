@@ -4,8 +4,8 @@
     a worker reported its start            -> it runs without its message (`detached`) while that worker is heard
     otherwise                              -> published again under its token
 
-The first run that completes is the accepted one. The jobs are in another batch of the store before their reports are
-acknowledged, so the partition's next holder publishes what this one did not.
+The end that is reported first is the accepted one. The jobs are in another batch of the store before their reports
+are acknowledged, so the partition's next holder publishes what this one did not.
 """
 
 import asyncio
