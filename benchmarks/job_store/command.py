@@ -164,8 +164,10 @@ class _Run:
 
                 async def measure(stage: Stage) -> dict[str, Figures]:
                     async with stage.app:
-                        jobs = self._options.jobs
-                        return await runs_of_workflows(stage, width=max(jobs // 2, 1), runs=max(jobs // 20, 1))
+                        jobs, asleep = self._options.jobs, self._options.asleep
+                        return await runs_of_workflows(
+                            stage, width=max(jobs // 2, 1), runs=max(jobs // 20, 1), asleep=asleep or jobs
+                        )
 
                 for name, figures in asyncio.run(measure(stage)).items():
                     self._keep(f"workflow: {name}", figures)
@@ -260,6 +262,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=10_000_000, help="scheduled or ended jobs in the large databases")
     parser.add_argument("--queued", type=int, default=1_000_000, help="queued jobs of all tenants in the row tenants")
     parser.add_argument("--gated", type=int, default=10_000, help="jobs of a task with `concurrency=1`")
+    parser.add_argument("--asleep", type=int, help="sleeping runs of the row workflows (default: --jobs)")
     parser.add_argument("--seconds", type=int, default=60, help="seconds of the row lateness")
     parser.add_argument("--lists", type=int, default=200, help="lists to read for each filter")
     parser.add_argument("--pace", type=float, default=1000.0, help="jobs per second while a scheduler is killed")

@@ -28,6 +28,7 @@ _AT_ONCE: Final = 500
 _WOKEN: Final = 200
 _SECONDS_BEFORE: Final = 2
 _PATIENCE: Final = 300.0
+_SLOWEST: Final = 500
 _TASK: Final = """
 @app.task(name="numbers", queue="work", retry=None)
 async def numbers(count: int) -> list[int]:
@@ -35,10 +36,10 @@ async def numbers(count: int) -> list[int]:
 """
 
 
-async def runs_of_workflows(stage: Stage, *, width: int, runs: int) -> dict[str, Figures]:
+async def runs_of_workflows(stage: Stage, *, width: int, runs: int, asleep: int) -> dict[str, Figures]:
     """Run a chain of 100 steps, a step with `width` children and one behind it, and `runs` chains of 10 steps.
 
-    The last figures are those of sleeping runs, twice as many as `width`.
+    The last figures are those of `asleep` sleeping runs.
     """
     with (stage.folder / "bench.py").open("a", encoding="utf-8") as module:
         module.write(_TASK)
@@ -54,7 +55,7 @@ async def runs_of_workflows(stage: Stage, *, width: int, runs: int) -> dict[str,
         f"chain of {_CHAIN}": await _run(stage, _chain(_CHAIN), 1),
         f"{width:,} children": await _run(stage, wide, 1, jobs=width + 2),
         f"{runs:,} runs of {_SHORT} steps": await _run(stage, _chain(_SHORT), runs),
-        f"{2 * width:,} runs asleep": await _sleep(stage, 2 * width),
+        f"{asleep:,} runs asleep": await _sleep(stage, asleep),
     }
 
 
@@ -67,12 +68,13 @@ def _chain(steps: int) -> dict[str, Any]:
 
 async def _sleep(stage: Stage, count: int) -> Figures:
     """Start runs that sleep for hours; return the scheduler's memory, and the lateness of others among them."""
+    megabytes = resident_mb([stage.pids["scheduler"]])
     before, began = stage.cpu(), time.monotonic()
     for first in range(0, count, _AT_ONCE):
         await _start_sleepers(stage, ["9h"] * min(_AT_ONCE, count - first))
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(_PATIENCE + count / _SLOWEST):
         while int(stage.sql("select count(*) from taskmq.run_timer")) < count:
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.5)
     seconds, cost = time.monotonic() - began, us_a_job(before, stage.cpu(), count)
     now = await stage.app.sessions.store().now_ms()
     due = [now + _SECONDS_BEFORE * 1000 + number * 20 for number in range(min(_WOKEN, count))]
@@ -83,6 +85,7 @@ async def _sleep(stage: Stage, count: int) -> Figures:
         "runs/s": count / seconds,
         **{f"late, {name}": value for name, value in spread(late).items()},
         "scheduler MB": resident_mb([stage.pids["scheduler"]]),
+        "scheduler MB before": megabytes,
         **{part.replace("a job", "a run"): value for part, value in cost.items()},
     }
 
