@@ -28,6 +28,7 @@ from taskmq.model.identity import (
     Permission,
     Role,
     Scope,
+    check_group,
     check_name,
     check_pattern,
     check_text,
@@ -194,15 +195,22 @@ class IdentityAdministration:
         self._forget()
 
     async def set_role(
-        self, user_id: str, tenant: str, role: Role, *, by: Actor, tasks: Collection[str] = ("*",)
+        self,
+        user_id: str,
+        tenant: str,
+        role: Role,
+        *,
+        by: Actor,
+        tasks: Collection[str] = ("*",),
+        groups: Collection[str] = (),
     ) -> None:
-        """Give a user a role on a tenant, or on the instance (`EVERYWHERE`).
+        """Give a user a role on a tenant, or on the instance (`EVERYWHERE`), and their groups there.
 
         Raises:
             IdentityNotFound: the user or tenant does not exist.
-            InvalidOption: a task pattern is invalid.
+            InvalidOption: a task pattern or a group is invalid.
         """
-        membership = Membership(tenant, role, tuple(check_pattern(pattern) for pattern in tasks))
+        membership = _check_membership(Membership(tenant, role, tuple(tasks), tuple(groups)))
         await self._store.accounts.set_membership(user_id, membership, by=by)
         self._forget()
 
@@ -212,14 +220,22 @@ class IdentityAdministration:
         self._forget()
 
     async def set_member(
-        self, user: str, tenant: str, role: Role, *, scope: Scope, by: Actor, tasks: Collection[str] = ("*",)
+        self,
+        user: str,
+        tenant: str,
+        role: Role,
+        *,
+        scope: Scope,
+        by: Actor,
+        tasks: Collection[str] = ("*",),
+        groups: Collection[str] = (),
     ) -> None:
-        """Give a user a role on the tenant. Users without a role in the scope are reported as not found.
+        """Give a user a role on the tenant, and groups. Users without a role in the scope are reported as not found.
 
         Raises:
             IdentityConflict: see `AccountStore.set_membership`.
             IdentityNotFound: no user of that name has a role in the scope, or the tenant does not exist.
-            InvalidOption: a task pattern is invalid.
+            InvalidOption: a task pattern or a group is invalid.
         """
         found = await self._store.accounts.account_named(user)
         if found is None or (
@@ -228,7 +244,7 @@ class IdentityAdministration:
             raise IdentityNotFound(
                 f"no user {user[:80]!r} has a role in your tenants: an instance admin must give them the first one"
             )
-        await self.set_role(found[0].user.id, tenant, role, by=by, tasks=tasks)
+        await self.set_role(found[0].user.id, tenant, role, by=by, tasks=tasks, groups=groups)
 
     async def remove_member(self, user: str, tenant: str, *, by: Actor) -> None:
         """Remove a user's role on the tenant. Users without a role there are reported as not found.
@@ -329,10 +345,17 @@ class IdentityAdministration:
         check_name(name, what="user")
         check_text(email, what="email")
         for membership in memberships:
-            for pattern in membership.tasks:
-                check_pattern(pattern)
+            _check_membership(membership)
         kept = ""
         if password is not None:
             self._hasher.check(password, user=name)
             kept = await self._hasher.hash(password)
         return NewUser(id=str(uuid.uuid4()), name=name, email=email, password_hash=kept, memberships=memberships)
+
+
+def _check_membership(membership: Membership) -> Membership:
+    for pattern in membership.tasks:
+        check_pattern(pattern)
+    for group in membership.groups:
+        check_group(group)
+    return membership

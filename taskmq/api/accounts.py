@@ -30,10 +30,11 @@ __all__ = [
 
 
 class RoleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A role and the patterns of the tasks it may call."""
+    """A role, the patterns of the tasks it may call, and the user's groups there."""
 
     role: Role
     tasks: tuple[ShortText, ...] = ("*",)
+    groups: tuple[ShortText, ...] = ()
 
 
 class NewRole(RoleBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -135,6 +136,7 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     role: str
     tasks: list[str]
+    groups: list[str] = []
 
 
 class MemberList(msgspec.Struct, frozen=True):

@@ -64,11 +64,17 @@ class PasswordView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MembershipView(msgspec.Struct, frozen=True, kw_only=True):
-    """A role on a tenant, or on the whole instance (`*`). `tasks` are the patterns of the tasks it may call."""
+    """A role on a tenant, or on the whole instance (`*`).
+
+    Attributes:
+        tasks: patterns of the tasks it may call.
+        groups: groups of the user there; a wait whose `roles` list `group:NAME` takes their answers.
+    """
 
     tenant: str
     role: str
     tasks: list[str]
+    groups: list[str] = []
 
 
 class CallerView(msgspec.Struct, frozen=True, kw_only=True):

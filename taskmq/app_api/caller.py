@@ -55,7 +55,7 @@ class ApiCaller(Protocol):
 
     @property
     def roles(self) -> tuple[str, ...] | None:
-        """The caller's roles in the tenant, with those they include; None for an unidentified caller."""
+        """The caller's roles in the tenant, with those they include, and groups; None for an unidentified caller."""
         ...
 
     @property

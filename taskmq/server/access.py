@@ -24,8 +24,8 @@ from taskmq.model.identity import (
     Identity,
     Level,
     Permission,
-    Role,
     allows_task,
+    answers_as,
     may,
     roles_in,
     scope_for,
@@ -109,9 +109,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The caller's roles in the tenant, with those that they include."""
-        own = roles_in(self.identity, self.tenant or "")
-        return tuple(role.value for role in Role if any(each.includes(role) for each in own))
+        """The caller's roles in the tenant, with those that they include, and groups."""
+        return answers_as(self.identity, self.tenant or "")
 
     @property
     def is_at_app(self) -> bool:

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from taskmq.errors import InvalidOption
 from taskmq.model.codec import PLAIN, ReturnType
 from taskmq.model.envelope import JSON
-from taskmq.model.identity import Role
+from taskmq.model.identity import check_answerer
 from taskmq.model.jobs.call_schemas import schema_of
 from taskmq.model.runs.graphs import StepContent
-from taskmq.model.units import Duration, did_you_mean, parse_duration
+from taskmq.model.units import Duration, parse_duration
 from taskmq.workflow.model.contents import ContentBuilder, escape
 from taskmq.workflow.named_workflow import NamedWorkflow
 from taskmq.workflow.parts import Workflow
@@ -28,7 +28,6 @@ P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
-_ROLES: Final = [role.value for role in Role]
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -111,7 +110,7 @@ def wait(
         timeout: how long it waits; None: without limit.
         on_timeout: whether it fails or is skipped without a signal in time.
         default: its value without a signal in time, instead.
-        roles: roles that may send the signal; none: anyone.
+        roles: roles that may send the signal, and groups as `group:NAME`; none: anyone.
         name: name of the step. Default: that of the signal.
 
     Raises:
@@ -121,8 +120,10 @@ def wait(
     if not signal:
         raise InvalidOption("wait(''): give the name of a signal")
     for role in roles:
-        if role not in _ROLES:
-            raise InvalidOption(f"wait({signal!r}): no role {role!r}: {did_you_mean(role, _ROLES)}")
+        try:
+            check_answerer(role)
+        except InvalidOption as error:
+            raise InvalidOption(f"wait({signal!r}): {error}") from None
     if timeout is None and (on_timeout != "fail" or default is not UNSET):
         raise InvalidOption(f"wait({signal!r}): on_timeout= and default= need a timeout=")
     shape, schema = PLAIN, form

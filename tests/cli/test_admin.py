@@ -111,7 +111,12 @@ def test_a_password_is_typed_twice_on_a_terminal_and_not_shown(tmp_path: Path) -
 def test_a_user_gets_and_loses_a_role_and_a_token(admin: Run, store: str) -> None:
     admin("admin", "tenant", "add", "acme", "--description", "makes anvils")
     admin("admin", "user", "add", "ann", "--email", "ann@example.org", text=f"{_PASSWORD}\n")
-    assert admin("admin", "role", "add", "ann", "operator", "--tenant", "acme", "--task", "billing.*").code == 0
+    assert (
+        admin(
+            "admin", "role", "add", "ann", "operator", "--tenant", "acme", "--task", "billing.*", "--group", "finance"
+        ).code
+        == 0
+    )
 
     made = admin("admin", "token", "add", "ann", "ci", "--scope", "jobs.*", "--tenant", "acme", "--expires", "90d")
 
@@ -122,7 +127,9 @@ def test_a_user_gets_and_loses_a_role_and_a_token(admin: Run, store: str) -> Non
     assert (listed["id"], listed["user"], listed["tenants"]) == (made.data["id"], "ann", ["acme"])
     assert "token" not in listed
     shown = admin("admin", "user", "show", "ANN").data
-    assert shown["memberships"] == [{"tenant": "acme", "role": "operator", "tasks": ["billing.*"]}]
+    assert shown["memberships"] == [
+        {"tenant": "acme", "role": "operator", "tasks": ["billing.*"], "groups": ["finance"]}
+    ]
     assert [token["name"] for token in shown["tokens"]] == ["ci"]
     everything = Path(store.removeprefix("sqlite:///")).read_bytes()
     assert made.data["token"].encode() not in everything

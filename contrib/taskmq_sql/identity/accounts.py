@@ -12,6 +12,7 @@ from taskmq.model.identity import EVERYWHERE, Membership, Role, Scope
 from taskmq_sql.identity.audit import note
 from taskmq_sql.identity.rows import (
     KEY_COLUMNS,
+    ROLE_COLUMNS,
     TENANT_COLUMNS,
     USER_COLUMNS,
     encode_list,
@@ -28,7 +29,7 @@ _USER: Final = f"select {USER_COLUMNS} from taskmq.user u where u.id = $1"
 _NAMED: Final = f"select {USER_COLUMNS} from taskmq.user u where u.name_key = $1"
 _TENANT: Final = f"select {TENANT_COLUMNS} from taskmq.tenant t where t.name = $1 and t.created is not null"
 _MEMBERSHIPS: Final = f"""
-select m.tenant, m.role, m.tasks from taskmq.membership m left join taskmq.tenant t on t.name = m.tenant
+select {ROLE_COLUMNS} from taskmq.membership m left join taskmq.tenant t on t.name = m.tenant
 where m.user_id = $1 and (m.tenant = '{EVERYWHERE}' or t.disabled is null) order by m.tenant"""
 _ADMINS: Final = f"""
 select m.user_id from taskmq.membership m join taskmq.user u on u.id = m.user_id
@@ -41,8 +42,9 @@ _ADD_USER: Final = """
 insert into taskmq.user as u (id, name, name_key, email, password, created, version, password_changed)
 values ($1, $2, $3, $4, $5, $6, 1, $7) on conflict do nothing returning id"""
 _SET_ROLE: Final = """
-insert into taskmq.membership as m (user_id, tenant, role, tasks) values ($1, $2, $3, $4)
-on conflict (user_id, tenant) do update set role = excluded.role, tasks = excluded.tasks"""
+insert into taskmq.membership as m (user_id, tenant, role, tasks, groups) values ($1, $2, $3, $4, $5)
+on conflict (user_id, tenant) do update set role = excluded.role, tasks = excluded.tasks, groups = excluded.groups"""
+_ROLE_WIDTH: Final = 4
 _ERASE: Final = (
     "delete from taskmq.session where user_id = $1",
     "delete from taskmq.token where user_id = $1",
@@ -190,7 +192,7 @@ def account_of(row: Row) -> Steps[UserAccount]:
     """Return the user of the row and the roles that apply."""
     found = user(row)
     rows = yield from ask(_MEMBERSHIPS, found.id)
-    return UserAccount(user=found, memberships=tuple(membership(*each) for each in rows))
+    return UserAccount(user=found, memberships=tuple(map(membership, rows)))
 
 
 def _users(*, after: str, limit: int) -> Steps[list[User]]:
@@ -296,15 +298,15 @@ def _remove_membership(*, user_id: str, name: str, by: Actor) -> Steps[None]:
 
 def _membership(user_id: str, name: str) -> Steps[Membership | None]:
     row = yield from first(
-        "select tenant, role, tasks from taskmq.membership where user_id = $1 and tenant = $2", user_id, name
+        f"select {ROLE_COLUMNS} from taskmq.membership m where m.user_id = $1 and m.tenant = $2", user_id, name
     )
-    return None if row is None else membership(*row)
+    return None if row is None else membership(row)
 
 
 def _put_membership(user_id: str, new: Membership) -> Steps[None]:
     if new.tenant != EVERYWHERE:
         yield from _tenant(new.tenant)
-    yield from ask(_SET_ROLE, user_id, new.tenant, new.role.value, encode_list(new.tasks))
+    yield from ask(_SET_ROLE, user_id, new.tenant, new.role.value, encode_list(new.tasks), encode_list(new.groups))
 
 
 def _members(*, scope: Scope) -> Steps[list[tuple[User, Membership]]]:
@@ -313,9 +315,9 @@ def _members(*, scope: Scope) -> Steps[list[tuple[User, Membership]]]:
     names = sorted(scope.tenants or ())
     where = f"where m.tenant in ({placeholders(len(names))})" if names else ""
     rows = yield from ask(
-        f"select m.tenant, m.role, m.tasks, {USER_COLUMNS} "
+        f"select {ROLE_COLUMNS}, {USER_COLUMNS} "
         f"from taskmq.membership m join taskmq.user u on u.id = m.user_id {where}",
         *names,
     )
-    found = [(user(row[3:]), membership(*row[:3])) for row in map(tuple, rows)]
+    found = [(user(row[_ROLE_WIDTH:]), membership(row[:_ROLE_WIDTH])) for row in map(tuple, rows)]
     return sorted(found, key=lambda each: (each[1].tenant, each[0].name.casefold()))

@@ -12,6 +12,7 @@ from taskmq_sql.steps import Row
 __all__ = [
     "AUDIT_COLUMNS",
     "KEY_COLUMNS",
+    "ROLE_COLUMNS",
     "SESSION_COLUMNS",
     "TENANT_COLUMNS",
     "USER_COLUMNS",
@@ -28,6 +29,7 @@ TENANT_COLUMNS: Final = "t.name, t.description, t.created, t.disabled"
 USER_COLUMNS: Final = (
     "u.id, u.name, u.email, u.created, u.version, u.disabled, u.password_changed, u.last_login, u.password"
 )
+ROLE_COLUMNS: Final = "m.tenant, m.role, m.tasks, m.groups"
 SESSION_COLUMNS: Final = "s.id, s.user_id, s.created, s.last_used, s.idle_ms, s.ends, s.address, s.agent"
 KEY_COLUMNS: Final = "k.id, k.user_id, k.name, k.scopes, k.tenants, k.tasks, k.created, k.expires, k.last_used"
 AUDIT_COLUMNS: Final = (
@@ -55,8 +57,9 @@ def user(row: Row) -> User:
     )
 
 
-def membership(tenant_name: str, role: str, tasks: str) -> Membership:
-    return Membership(tenant_name, Role(role), tuple(msgspec.json.decode(tasks, type=list[str])))
+def membership(row: Row) -> Membership:
+    name, role, tasks, groups = row
+    return Membership(name, Role(role), tuple(_list(tasks)), tuple(_list(groups)))
 
 
 def browser_session(row: Row) -> BrowserSession:

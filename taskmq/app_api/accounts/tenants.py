@@ -37,7 +37,14 @@ class AppTenants(AppAccounts):
         tenant = self._caller.tenant
         found = await self._accounts.members(Scope(None if tenant is None else frozenset({tenant})))
         return [
-            MemberView(user_id=user.id, user=user.name, tenant=role.tenant, role=role.role, tasks=list(role.tasks))
+            MemberView(
+                user_id=user.id,
+                user=user.name,
+                tenant=role.tenant,
+                role=role.role,
+                tasks=list(role.tasks),
+                groups=list(role.groups),
+            )
             for user, role in found
         ]
 

@@ -9,12 +9,12 @@ from taskmq.api.accounts import ChangedUserView, NewRole, UserView
 from taskmq.api.sign_in import MembershipView, SessionView, TokenView
 from taskmq.api.values import MOST_PER_PAGE
 from taskmq.app_api.caller import AppAccounts
-from taskmq.app_api.views import instant_text
+from taskmq.app_api.views import instant_text, render_all
 from taskmq.contracts.identity import ApiToken, BrowserSession, CredentialStore, User, UserChange
 from taskmq.errors import IdentityNotFound
 from taskmq.model.identity import Membership, Role
 
-__all__ = ["AppUsers", "session_view", "token_view", "user_view"]
+__all__ = ["AppUsers", "membership_of", "membership_view", "session_view", "token_view", "user_view"]
 
 
 class AppUsers(AppAccounts):
@@ -24,7 +24,7 @@ class AppUsers(AppAccounts):
         self, name: str, password: str | None = None, *, email: str = "", memberships: Sequence[NewRole] = ()
     ) -> UserView:
         """Add a user with roles. A user without a password can only use API tokens."""
-        roles = tuple(Membership(one.tenant, one.role, tuple(one.tasks)) for one in memberships)
+        roles = tuple(map(membership_of, memberships))
         made = await self._administration().add_user(
             name, password, by=self._caller.actor(), email=email, memberships=roles
         )
@@ -66,9 +66,13 @@ class AppUsers(AppAccounts):
         """Remove a user permanently, with their personal data in the audit log."""
         await self._administration().erase_user(user_id, by=self._caller.actor())
 
-    async def set_role(self, user_id: str, tenant: str, role: Role, *, tasks: Sequence[str] = ("*",)) -> None:
-        """Give a user a role on a tenant, or on the instance (`*`), replacing their current one."""
-        await self._administration().set_role(user_id, tenant, role, by=self._caller.actor(), tasks=tuple(tasks))
+    async def set_role(
+        self, user_id: str, tenant: str, role: Role, *, tasks: Sequence[str] = ("*",), groups: Sequence[str] = ()
+    ) -> None:
+        """Give a user a role on a tenant, or on the instance (`*`), replacing their current one with its groups."""
+        await self._administration().set_role(
+            user_id, tenant, role, by=self._caller.actor(), tasks=tasks, groups=groups
+        )
 
     async def remove_role(self, user_id: str, tenant: str) -> None:
         """Remove a user's role on a tenant."""
@@ -108,9 +112,22 @@ def user_view(user: User, memberships: tuple[Membership, ...] | None = None) -> 
         disabled=instant_text(user.disabled),
         has_password=user.password_changed is not None,
         last_login=instant_text(user.last_login),
-        memberships=None
-        if memberships is None
-        else [MembershipView(tenant=one.tenant, role=one.role, tasks=list(one.tasks)) for one in memberships],
+        memberships=None if memberships is None else render_all(membership_view, memberships),
+    )
+
+
+def membership_of(new: NewRole) -> Membership:
+    """Return the role that a request gives."""
+    return Membership(new.tenant, new.role, new.tasks, new.groups)
+
+
+def membership_view(membership: Membership) -> MembershipView:
+    """Build the API's view of a role."""
+    return MembershipView(
+        tenant=membership.tenant,
+        role=membership.role,
+        tasks=list(membership.tasks),
+        groups=list(membership.groups),
     )
 
 

@@ -45,7 +45,7 @@ def workflow_schema() -> dict[str, Any]:
     # Only graphs that code builds have it: who starts them may call all that the code calls.
     del properties["builds"]
     properties["each"] |= {"type": ["string", "array"]}
-    properties["roles"]["items"] = {"enum": list(Role)}
+    properties["roles"]["items"] = {"anyOf": [{"enum": list(Role)}, {"type": "string", "pattern": "^group:."}]}
     properties["sleep"] |= _DURATION
     properties["timeout"] |= _DURATION
     properties["options"] |= {"properties": {word: terms[word] for word in sorted(JOB_WORDS)}}

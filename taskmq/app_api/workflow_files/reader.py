@@ -13,11 +13,10 @@ from taskmq.app_api.workflow_files.documents import Document, DocumentError, Fil
 from taskmq.app_api.workflow_files.schedules import SCHEDULE, find_schedule_faults
 from taskmq.errors import InvalidOption, InvalidWorkflow
 from taskmq.model.envelope import check_task_name
-from taskmq.model.identity import Role
+from taskmq.model.identity import check_answerer
 from taskmq.model.runs.graphs import StepContent, WorkflowContent
 from taskmq.model.runs.paths import paths_in
 from taskmq.model.runs.validation import PARAMETERS, WorkflowFault, validate_workflow
-from taskmq.model.units import did_you_mean
 from taskmq.model.values.schemas import find_flaw, find_misfit
 from taskmq.tasks.job_options import JobPlan, plan_job
 
@@ -29,7 +28,6 @@ JOB_WORDS: Final = frozenset(JobTerms.__struct_fields__) - {"timeout", "expires_
 }
 """Options of a step's jobs that may stand among its fields."""
 
-_ROLES: Final = [role.value for role in Role]
 _MOST_FAULTS: Final = 50
 _LONGEST_FAULT: Final = 500
 
@@ -146,8 +144,10 @@ def _check_options(name: str, task: str, options: Mapping[str, Any]) -> Iterator
 
 def _check_wait(name: str, step: StepContent) -> Iterator[WorkflowFault]:
     for role in step.roles:
-        if role not in _ROLES:
-            yield WorkflowFault(name, "roles", f"no role {role!r}: {did_you_mean(role, _ROLES)}")
+        try:
+            check_answerer(role)
+        except InvalidOption as error:
+            yield WorkflowFault(name, "roles", str(error))
     if step.form is not None and (flaw := find_flaw(step.form, purpose="forms of signals")):
         yield WorkflowFault(name, "form", flaw)
 

@@ -18,7 +18,7 @@ __all__ = ["app"]
 
 app = Noun(name="role", help="Manage the roles of users on tenants: add, list, remove, permissions.")
 
-_COLUMNS: Final = ("tenant", "user", "role", "tasks")
+_COLUMNS: Final = ("tenant", "user", "role", "tasks", "groups")
 _RULES: Final = ("permission", "on", "role", "about")
 _Tenant = Annotated[str | None, Parameter(help="The tenant.")]
 _Instance = Annotated[bool, Parameter(negative="", help="The whole instance, including all tenants.")]
@@ -33,6 +33,7 @@ def add(
     tenant: _Tenant = None,
     instance: _Instance = False,
     task: Annotated[list[str] | None, Parameter(negative="")] = None,
+    group: Annotated[list[str] | None, Parameter(negative="")] = None,
 ) -> None:
     """Grant a user a role on a tenant or on the instance, replacing the current one there.
 
@@ -50,11 +51,13 @@ def add(
         The whole instance, including all tenants.
     task
         Pattern of the tasks that the user may call there, such as billing.*; may be repeated. Default: all.
+    group
+        Group of the user there; a wait whose roles list group:NAME takes its answers. May be repeated.
     """
     where = _subject_of(tenant, instance)
 
     async def run(api: Api) -> None:
-        await api.users.set_role(await user_id_of(api, user), where, role, tasks=task or ["*"])
+        await api.users.set_role(await user_id_of(api, user), where, role, tasks=task or ["*"], groups=group or [])
 
     ask(run)
     note(f"user {user} is now {role} of {_subject_text(where)}")
@@ -71,7 +74,13 @@ def list_roles(tenant: str | None = None, /) -> None:
     """
 
     def row(member: "MemberView") -> dict[str, Any]:
-        return {"tenant": member.tenant, "user": member.user, "role": member.role, "tasks": ",".join(member.tasks)}
+        return {
+            "tenant": member.tenant,
+            "user": member.user,
+            "role": member.role,
+            "tasks": ",".join(member.tasks),
+            "groups": ",".join(member.groups),
+        }
 
     show_rows(_COLUMNS, ask(lambda api: api.tenants.members(), tenant=tenant), row)
 

@@ -108,4 +108,9 @@ def _user(user: User) -> dict[str, object]:
 def _role(membership: Membership | None) -> dict[str, object] | None:
     if membership is None:
         return None
-    return {"tenant": membership.tenant, "role": membership.role, "tasks": list(membership.tasks)}
+    role: dict[str, object] = {
+        "tenant": membership.tenant,
+        "role": membership.role,
+        "tasks": list(membership.tasks),
+    }
+    return role | ({"groups": list(membership.groups)} if membership.groups else {})

@@ -218,10 +218,13 @@ class UserCalls:
         """Remove a user permanently, with their personal data in the audit log."""
         self._connection.ask("eraseUser", _Answer, path={"user_id": user_id})
 
-    def set_role(self, user_id: str, tenant: str, role: Role, *, tasks: Sequence[str] = ("*",)) -> None:
-        """Give a user a role on a tenant, or on the instance (`*`), replacing their current one."""
+    def set_role(
+        self, user_id: str, tenant: str, role: Role, *, tasks: Sequence[str] = ("*",), groups: Sequence[str] = ()
+    ) -> None:
+        """Give a user a role on a tenant, or on the instance (`*`), replacing their current one with its groups."""
         path = {"user_id": user_id, "role_tenant": tenant}
-        self._connection.ask("setRole", _Answer, path=path, body=RoleBody(role=role, tasks=tuple(tasks)))
+        body = RoleBody(role=role, tasks=tuple(tasks), groups=tuple(groups))
+        self._connection.ask("setRole", _Answer, path=path, body=body)
 
     def remove_role(self, user_id: str, tenant: str) -> None:
         """Remove a user's role on a tenant."""
@@ -259,14 +262,14 @@ class TenantCalls:
         """List members and their roles."""
         return (self._connection.ask("listMembers", MemberList)).items
 
-    def set_member(self, user: str, role: Role, *, tasks: Sequence[str] = ("*",)) -> None:
-        """Give a user a role in the client's tenant, replacing their current one.
+    def set_member(self, user: str, role: Role, *, tasks: Sequence[str] = ("*",), groups: Sequence[str] = ()) -> None:
+        """Give a user a role in the client's tenant, replacing their current one with its groups.
 
         Raises:
             IdentityNotFound: no user of that name has a role in one of the caller's tenants. An instance admin must
                 give them their first role.
         """
-        body = RoleBody(role=role, tasks=tuple(tasks))
+        body = RoleBody(role=role, tasks=tuple(tasks), groups=tuple(groups))
         self._connection.ask("setMember", _Answer, path={"user": user}, body=body)
 
     def remove_member(self, user: str) -> None:

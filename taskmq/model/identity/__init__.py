@@ -27,6 +27,7 @@ from taskmq.model.identity.identity import (
     Scope,
     allows_pattern,
     allows_task,
+    answers_as,
     home,
     may,
     may_give,
@@ -35,7 +36,7 @@ from taskmq.model.identity.identity import (
     scope_for,
     task_patterns,
 )
-from taskmq.model.identity.names import check_name, check_pattern, check_text
+from taskmq.model.identity.names import check_answerer, check_group, check_name, check_pattern, check_text
 from taskmq.model.identity.passwords import check_password
 from taskmq.model.identity.roles import (
     EVERYWHERE,
@@ -92,7 +93,10 @@ __all__ = [
     "ThrottleKey",
     "allows_pattern",
     "allows_task",
+    "answers_as",
     "broken_link",
+    "check_answerer",
+    "check_group",
     "check_name",
     "check_password",
     "check_pattern",

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from taskmq.model.identity.roles import EVERYWHERE, RULES, Level, Permission, Role
+from taskmq.model.identity.roles import EVERYWHERE, GROUP, RULES, Level, Permission, Role
 
 __all__ = [
     "EVERYTHING_OF_ALL",
@@ -16,6 +16,7 @@ __all__ = [
     "Scope",
     "allows_pattern",
     "allows_task",
+    "answers_as",
     "home",
     "may",
     "may_give",
@@ -58,11 +59,13 @@ class Membership(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         tasks: patterns of tasks that the user may call there, such as `billing.*`.
+        groups: groups of the user there; `finance` may answer a workflow's wait whose `roles` list `group:finance`.
     """
 
     tenant: str
     role: Role
     tasks: tuple[str, ...] = ("*",)
+    groups: tuple[str, ...] = ()
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +131,19 @@ def roles_in(identity: Identity, tenant: str) -> list[Role]:
     return [
         membership.role for membership in identity.memberships if _counts(identity, membership, Level.TENANT, tenant)
     ]
+
+
+def answers_as(identity: Identity, tenant: str) -> tuple[str, ...]:
+    """Return the identity's roles with those below, and its groups, as the `roles` of a wait may list them."""
+    roles = roles_in(identity, tenant)
+    groups = {
+        f"{GROUP}{group}"
+        for membership in identity.memberships
+        if _counts(identity, membership, Level.TENANT, tenant)
+        for group in membership.groups
+    }
+    names = [role.value for role in Role if any(each.includes(role) for each in roles)]
+    return (*names, *sorted(groups))
 
 
 def scope_for(identity: Identity, permission: Permission) -> Scope:

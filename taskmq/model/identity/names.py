@@ -4,11 +4,15 @@ import re
 from typing import Final
 
 from taskmq.errors import InvalidOption
+from taskmq.model.identity.roles import GROUP, Role
+from taskmq.model.units import did_you_mean
 
-__all__ = ["check_name", "check_pattern", "check_text"]
+__all__ = ["check_answerer", "check_group", "check_name", "check_pattern", "check_text"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,63}")
 _LONGEST_TEXT: Final = 500
+_LONGEST_GROUP: Final = 128
+_ROLES: Final = [role.value for role in Role]
 _PATTERN: Final = re.compile(r"[A-Za-z0-9_.:*?-]{1,128}")
 
 
@@ -25,6 +29,32 @@ def check_name(name: str, *, what: str) -> str:
         raise InvalidOption(
             f"{what} {name[:80]!r}: 1 to 64 letters, digits and . _ - + @, beginning with a letter or a digit"
         )
+    return name
+
+
+def check_group(name: str) -> str:
+    """Return the name of a group of users if it is valid.
+
+    Raises:
+        InvalidOption: it is not.
+    """
+    if not 0 < len(name) <= _LONGEST_GROUP or not name.isprintable() or name != name.strip():
+        raise InvalidOption(
+            f"group {name[:80]!r}: 1 to {_LONGEST_GROUP} printable characters, without space at the beginning and end"
+        )
+    return name
+
+
+def check_answerer(name: str) -> str:
+    """Return a name of a wait's `roles` if it is a role, or `group:` with the name of a group.
+
+    Raises:
+        InvalidOption: it is neither.
+    """
+    if name.startswith(GROUP):
+        check_group(name.removeprefix(GROUP))
+    elif name not in _ROLES:
+        raise InvalidOption(f"no role {name!r}: {did_you_mean(name, _ROLES)}; a group is group:NAME")
     return name
 
 

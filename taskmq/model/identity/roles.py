@@ -8,6 +8,7 @@ from taskmq.errors import InvalidOption
 
 __all__ = [
     "EVERYWHERE",
+    "GROUP",
     "RULES",
     "SELF_SERVICE",
     "Level",
@@ -20,6 +21,8 @@ __all__ = [
 
 EVERYWHERE: Final = "*"
 """The tenant of a role on the whole instance."""
+GROUP: Final = "group:"
+"""Prefix of a group among the `roles` of a wait."""
 
 
 class Role(StrEnum):

@@ -54,7 +54,7 @@ class StepContent(
         batch: whether it takes calls until it is closed.
         wait: name of the signal that it waits for.
         form: JSON Schema of the signal's value.
-        roles: roles that may send the signal; empty: anyone.
+        roles: roles that may send the signal, and groups as `group:NAME`; empty: anyone.
         on_timeout: end of a wait without a signal: `fail`, `skip`, or `{"value": ...}`.
         sleep: duration or instant until which it waits.
         workflow: name of the workflow that it runs.

@@ -13,11 +13,11 @@ from taskmq.api.sign_in import (
     CallerView,
     LoginBody,
     LoginView,
-    MembershipView,
     PasswordBody,
     PasswordView,
 )
-from taskmq.app_api.views import instant_text
+from taskmq.app_api.accounts.users import membership_view
+from taskmq.app_api.views import instant_text, render_all
 from taskmq.errors import InvalidOption, LoginThrottled, NotAuthenticated
 from taskmq.model.identity import RULES, Identity, Level, Permission, is_token, may, scope_for
 from taskmq.server.access import PUBLIC
@@ -131,9 +131,7 @@ async def get_caller(request: Request[Any, Any, Any], caller: CallerGiven) -> Ca
         user_id=identity.user_id,
         user=identity.user,
         via=identity.via,
-        memberships=[
-            MembershipView(tenant=one.tenant, role=one.role, tasks=list(one.tasks)) for one in identity.memberships
-        ],
+        memberships=render_all(membership_view, identity.memberships),
         scopes=None if identity.scopes is None else sorted(identity.scopes),
         permissions=sorted(each for each in Permission if _may_somewhere(identity, each)),
         csrf_token=csrf,

@@ -112,6 +112,7 @@ async def set_member(
         scope=scope_for(caller.identity, Permission.MEMBERS_CHANGE),
         by=caller.actor(),
         tasks=data.tasks,
+        groups=data.groups,
     )
     return {"status": "updated"}
 

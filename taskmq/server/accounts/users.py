@@ -10,7 +10,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from taskmq.access import PasswordSet
 from taskmq.api.accounts import ChangedUserView, RoleBody, UserBody, UserChangeBody, UserList, UserView
-from taskmq.app_api.accounts.users import user_view
+from taskmq.app_api.accounts.users import membership_of, user_view
 from taskmq.app_api.views import render_all
 from taskmq.contracts.identity import UserAccount, UserChange
 from taskmq.errors import IdentityNotFound, NotPermitted
@@ -46,7 +46,7 @@ async def add_user(
     data: JSONBody[UserBody], request: Request[Any, Any, Any], caller: CallerGiven
 ) -> Response[UserView]:
     """Add a user with roles."""
-    roles = [Membership(one.tenant, one.role, tuple(one.tasks)) for one in data.memberships]
+    roles = [membership_of(one) for one in data.memberships]
     _check_roles(caller, roles)
     user = await accounts_of(request.app.state).administration.add_user(
         data.name, data.password, by=caller.actor(), email=data.email, memberships=roles
@@ -131,7 +131,9 @@ async def set_role(
     administration = accounts_of(request.app.state).administration
     _check_roles(caller, [Membership(role_tenant, data.role, data.tasks)])
     await check_user(request, caller, user_id)
-    await administration.set_role(user_id, role_tenant, data.role, by=caller.actor(), tasks=data.tasks)
+    await administration.set_role(
+        user_id, role_tenant, data.role, by=caller.actor(), tasks=data.tasks, groups=data.groups
+    )
     return {"status": "updated"}
 
 

@@ -77,13 +77,15 @@ class OidcSettings(msgspec.Struct, frozen=True, kw_only=True):
         return f"OidcSettings(issuer={self.issuer!r}, client_id={self.client_id!r})"
 
     def memberships(self, groups: frozenset[str]) -> tuple[Membership, ...]:
-        """Return a user's roles: for each tenant the highest role of these groups."""
+        """Return a user's roles: for each tenant the highest role of these groups, and the groups that have one."""
         order = list(Role)
-        found: dict[str, Role] = {}
+        found: dict[str, Membership] = {}
         for one in self.roles:
             if one.group in groups:
-                found[one.tenant] = max(found.get(one.tenant, one.role), one.role, key=order.index)
-        return tuple(Membership(tenant, role) for tenant, role in sorted(found.items()))
+                known = found.get(one.tenant, Membership(one.tenant, one.role))
+                role = max(known.role, one.role, key=order.index)
+                found[one.tenant] = Membership(one.tenant, role, groups=(*known.groups, one.group))
+        return tuple(found[tenant] for tenant in sorted(found))
 
 
 def check_provider_url(what: str, url: str) -> str:

@@ -49,6 +49,7 @@ CALLERS = {
         _identity("picky", Membership("acme", Role.OPERATOR, ("billing.*",))),
         _identity("picky-admin", Membership("acme", Role.ADMIN, ("billing.*",))),
         _identity("picky-all", Membership(EVERYWHERE, Role.ADMIN, ("billing.*",))),
+        _identity("acme-finance", Membership("acme", Role.SUBMITTER, groups=("finance",))),
         _identity("nobody"),
         # A token that only submits.
         Identity(

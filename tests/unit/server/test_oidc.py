@@ -207,7 +207,8 @@ def test_signing_in_at_the_provider_returns_a_session_with_the_roles_of_the_grou
     assert "SameSite=strict" in session
     me = site.me()
     assert (me["user"], me["via"]) == ("ann", "session")
-    assert [(one["tenant"], one["role"]) for one in me["memberships"]] == [("acme", "operator")]
+    (role,) = me["memberships"]
+    assert (role["tenant"], role["role"], role["groups"]) == ("acme", "operator", ["ops", "all"])
     # The cookie of the redirect is gone.
     assert "__Host-taskmq-oidc" not in site.browser.cookies
     changed = site.browser.post("/api/v1/jobs?tenant=acme", json={"job_type": "report"})
@@ -460,6 +461,8 @@ def test_an_invalid_role_of_a_group_is_refused(text: str) -> None:
 
 def test_the_highest_role_of_several_groups_counts_and_no_secret_is_shown() -> None:
     assert GroupRole.read("cn=ops=*:operator") == GroupRole("cn=ops", "*", Role.OPERATOR)
-    assert _SETTINGS.memberships(frozenset({"all", "ops"})) == (Membership("acme", Role.OPERATOR),)
+    assert _SETTINGS.memberships(frozenset({"all", "ops"})) == (
+        Membership("acme", Role.OPERATOR, groups=("ops", "all")),
+    )
     assert _SETTINGS.memberships(frozenset({"none"})) == ()
     assert _SECRET not in repr(_SETTINGS)

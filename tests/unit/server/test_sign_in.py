@@ -246,9 +246,10 @@ def test_users_tenants_and_roles_are_administered_and_audited(served_site: _Serv
     assert (tenant.status_code, user.status_code, stale.status_code) == (201, 201, 412)
     assert (stale.json()["code"], stale.json()["version"]) == ("version_mismatch", user.json()["version"])
     assert ask("POST", "/users", {"name": "ANN"}).json()["code"] == "identity_conflict"
-    assert ask("PUT", f"/users/{user_id}/roles/acme", {"role": "admin"}).status_code == 200
+    assert ask("PUT", f"/users/{user_id}/roles/acme", {"role": "admin", "groups": [" a"]}).status_code == 400
+    assert ask("PUT", f"/users/{user_id}/roles/acme", {"role": "admin", "groups": ["finance"]}).status_code == 200
     assert ask("GET", f"/users/{user_id}").json()["memberships"] == [
-        {"tenant": "acme", "role": "admin", "tasks": ["*"]}
+        {"tenant": "acme", "role": "admin", "tasks": ["*"], "groups": ["finance"]}
     ]
     assert {member["user"] for member in ask("GET", "/members").json()["items"]} == {"root", "ann"}
     assert [one["name"] for one in ask("GET", "/tenants").json()["items"]] == ["acme"]

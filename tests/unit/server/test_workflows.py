@@ -256,6 +256,20 @@ def test_a_signal_that_no_step_may_take_is_refused(
     assert (answer.status_code, answer.json()["code"]) == (status, code)
 
 
+def test_a_group_that_a_wait_names_may_answer_it(site: Site, runs: _Runs) -> None:
+    site("PUT", "/workflows/nightly", {"text": _FILE.replace("roles: [operator]", "roles: ['group:finance']")})
+    run_id = site("POST", "/workflows/nightly/start", {"params": {"key": "photos"}}).json()["run_id"]
+    runs.settle()
+    runs.finish(run_id, "extract")
+    body = {"signal": "approval", "value": {"ok": True}}
+
+    refused = runs.ask(f"/runs/{run_id}/signal", body)
+    answered = runs.ask(f"/runs/{run_id}/signal", body, by="acme-finance")
+
+    assert (refused.status_code, refused.json()["code"]) == (409, "signal_refused")
+    assert (answered.status_code, answered.json()["effect"]) == (200, "consumed")
+
+
 def test_a_signal_with_a_form_waits_until_the_graph_is_built(site: Site, runs: _Runs) -> None:
     begun = WorkflowContent(workflow="built", steps={"build": StepContent(task="data_processing", builds=True)})
     runs.put("built", encode_workflow(begun)[1])

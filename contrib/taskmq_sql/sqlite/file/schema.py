@@ -402,6 +402,7 @@ CREATE TABLE worker_version (
 _TRIED_VERSIONS: Final = """
 CREATE TABLE tried_version (id BLOB NOT NULL, version TEXT NOT NULL, PRIMARY KEY (id, version)) WITHOUT ROWID
 """
+_GROUPS: Final = "ALTER TABLE membership ADD COLUMN groups TEXT NOT NULL DEFAULT '[]'"
 _STORED_JOBS_ALONE: Final = f"{_CLAIMS};{_LINES};{_RATES};{_JOURNALS};{_REATTACHMENT}"
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 
@@ -430,6 +431,7 @@ JOB_STORE: Final = FileKind(
         _QUEUE_DEPTHS,
         _APP_VERSIONS,
         _TRIED_VERSIONS,
+        _GROUPS,
     ),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),

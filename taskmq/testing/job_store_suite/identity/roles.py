@@ -22,7 +22,7 @@ class RoleCases(IdentityCase):
         ann = await people.user("ann")
 
         for role in (Role.VIEWER, Role.ADMIN, Role.SUBMITTER):
-            last = Membership("acme", role, ("billing.*", "mail.send"))
+            last = Membership("acme", role, ("billing.*", "mail.send"), (f"{role} of finance", "board"))
             await people.accounts.set_membership(ann.id, last, by=BY)
             assert (await other.account(ann)).memberships == (last,)
 
@@ -36,7 +36,7 @@ class RoleCases(IdentityCase):
             await people.tenant(name)
         given = (
             Membership(EVERYWHERE, Role.VIEWER),
-            Membership("north", Role.OPERATOR, ("a.*",)),
+            Membership("north", Role.OPERATOR, ("a.*",), ("finance",)),
             Membership("south", Role.ADMIN, ()),
         )
 

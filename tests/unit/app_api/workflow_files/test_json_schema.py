@@ -22,7 +22,7 @@ steps:
   some: {task: t, each: [1, 2], limit: 1}
   pause: {sleep: 2h, needs: [many]}
   until: {sleep: "2027-01-31T00:00:00Z"}
-  ask: {wait: go, roles: [operator], timeout: 90, on_timeout: {value: {ok: false}}}
+  ask: {wait: go, roles: [operator, "group:finance"], timeout: 90, on_timeout: {value: {ok: false}}}
   tell: {wait: go, timeout: 1d, on_timeout: skip}
   below: {workflow: other, with: {x: 1}, rule: {at_least: 1}, needs: [ask, tell]}
   open: {batch: true, limit: 5}
@@ -59,6 +59,7 @@ steps:
     "wrong retries": "steps: {a: {task: t, retries: -1}}",
     "wrong end": "steps: {a: {wait: s, on_timeout: {then: 1}}}",
     "wrong role": "steps: {a: {wait: s, roles: [boss]}}",
+    "wrong group": "steps: {a: {wait: s, roles: ['group:']}}",
     "wrong list": "steps: {a: {task: t, needs: b}}",
     "wrong schedule": "schedule: {cron: '@daily', overlap: maybe}\nsteps: {a: {task: t}}",
     "stepless": "workflow: w\nsteps: {}",

@@ -1,7 +1,7 @@
 import pytest
 
 from taskmq.errors import InvalidOption
-from taskmq.model.identity import check_name, check_pattern, check_text
+from taskmq.model.identity import check_answerer, check_group, check_name, check_pattern, check_text
 
 
 @pytest.mark.parametrize("name", ["a", "acme", "Ann.Smith", "a@example.org", "7", "x" * 64, "a-b_c+d"])
@@ -13,6 +13,22 @@ def test_a_valid_name_is_unchanged(name: str) -> None:
 def test_an_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidOption, match=r"^tenant '"):
         check_name(name, what="tenant")
+
+
+def test_a_group_has_any_printable_name_without_space_around_it() -> None:
+    for name in ("finance", "/realm/finance team", "x" * 128):
+        assert check_group(name) == name
+    for name in ("", " a", "a ", "a\nb", "x" * 129):
+        with pytest.raises(InvalidOption, match=r"^group '"):
+            check_group(name)
+
+
+def test_a_role_or_a_group_may_answer_a_wait() -> None:
+    assert [check_answerer(name) for name in ("operator", "group:finance")] == ["operator", "group:finance"]
+    with pytest.raises(InvalidOption, match=r"no role 'finance': known: viewer, .*; a group is group:NAME"):
+        check_answerer("finance")
+    with pytest.raises(InvalidOption, match=r"^group ''"):
+        check_answerer("group:")
 
 
 @pytest.mark.parametrize("pattern", ["*", "billing.*", "mail.send", "a:b-?"])

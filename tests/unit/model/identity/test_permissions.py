@@ -23,6 +23,7 @@ from taskmq.model.identity import (
     Scope,
     allows_pattern,
     allows_task,
+    answers_as,
     home,
     may,
     may_give,
@@ -80,6 +81,21 @@ def test_a_higher_role_never_has_fewer_permissions(
     assert (scope_for(identity, permission).tenants or frozenset()) <= (
         scope_for(more, permission).tenants or {*_TENANTS, "other"}
     )
+
+
+def test_a_user_answers_as_its_roles_and_groups_in_the_tenant() -> None:
+    identity = _of(
+        Membership("north", Role.OPERATOR, groups=("finance", "admin")),
+        Membership("south", Role.VIEWER, groups=("legal",)),
+        Membership(EVERYWHERE, Role.VIEWER, groups=("board",)),
+    )
+
+    assert answers_as(identity, "north") == (
+        *("viewer", "submitter", "operator"),
+        *("group:admin", "group:board", "group:finance"),
+    )
+    assert answers_as(identity, "south") == ("viewer", "group:board", "group:legal")
+    assert answers_as(replace(identity, tenants=frozenset({"south"})), "north") == ()
 
 
 @given(

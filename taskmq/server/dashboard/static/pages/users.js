@@ -10,20 +10,21 @@ import { go, to } from "../lib/route.js";
 const EVERYWHERE = "* for the instance";
 const ROLES = ["viewer", "submitter", "operator", "admin"];
 
-/** @typedef {{tenant: string, role: string, tasks: string}} RoleText */
+/** @typedef {{tenant: string, role: string, tasks: string, groups: string}} RoleText */
 
 /** @param {string} text */
 const words = (text) => text.split(/[\s,]+/).filter(Boolean);
 
 /** Convert a role for the API.
  * @param {RoleText} role */
-const bodyOf = ({ role, tasks }) => ({ role, tasks: words(tasks) });
+const bodyOf = ({ role, tasks, groups }) => ({ role, tasks: words(tasks), groups: words(groups) });
 
 /** @param {{set: (role: RoleText) => void, value: RoleText, hint: string}} props */
 const RoleFields = ({ value, set, hint }) => html`
   <${Field} label="Tenant" hint=${hint}><input value=${value.tenant} required onInput=${(/** @type {any} */ e) => set({ ...value, tenant: e.target.value })} /><//>
   <${Field} label="Role"><select value=${value.role} onChange=${(/** @type {any} */ e) => set({ ...value, role: e.target.value })}>${ROLES.map((role) => html`<option key=${role}>${role}</option>`)}</select><//>
-  <${Field} label="Tasks" hint="Patterns of the tasks it may call."><input value=${value.tasks} required onInput=${(/** @type {any} */ e) => set({ ...value, tasks: e.target.value })} /><//>`;
+  <${Field} label="Tasks" hint="Patterns of the tasks it may call."><input value=${value.tasks} required onInput=${(/** @type {any} */ e) => set({ ...value, tasks: e.target.value })} /><//>
+  <${Field} label="Groups" hint="A wait whose roles list group:finance takes answers of finance."><input value=${value.groups} onInput=${(/** @type {any} */ e) => set({ ...value, groups: e.target.value })} /><//>`;
 
 /** @param {{value: string, set: (text: string) => void, label: string, hint: string, required?: boolean}} props */
 const PasswordField = ({ value, set, label, hint, required = false }) => html`<${Field} label=${label} hint=${hint}><input type="password" autoComplete="new-password" value=${value} required=${required} onInput=${(/** @type {any} */ e) => set(e.target.value)} /><//>`;
@@ -31,7 +32,7 @@ const PasswordField = ({ value, set, label, hint, required = false }) => html`<$
 function Add({ close, reload }) {
   const [name, setName] = useState("");
   const [password, setPassword] = useState("");
-  const [role, setRole] = useState({ tenant: "*", role: "viewer", tasks: "*" });
+  const [role, setRole] = useState({ tenant: "*", role: "viewer", tasks: "*", groups: "" });
   const act = async () => { await send("users", { name, password, memberships: [{ tenant: role.tenant, ...bodyOf(role) }] }); notify(`${name} added.`); reload(); };
   return html`<${Confirm} title="Add a user" verb="Add" close=${close} act=${act}>
     <${Field} label="Name"><input value=${name} required onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
@@ -59,7 +60,7 @@ function Edit({ user, close, reload }) {
 
 /** @param {{give: (role: RoleText) => Promise<void>, close: () => void, tenant?: string, hint?: string, children?: unknown}} props */
 function Give({ give, close, tenant = "", hint = "", children = null }) {
-  const [role, setRole] = useState({ tenant, role: "viewer", tasks: "*" });
+  const [role, setRole] = useState({ tenant, role: "viewer", tasks: "*", groups: "" });
   return html`<${Confirm} title="Give a role" verb="Give" close=${close} act=${() => give(role)}>${children}<${RoleFields} value=${role} set=${setRole} hint=${hint} /><//>`;
 }
 
@@ -78,7 +79,7 @@ function User({ id }) {
         <${Action} act=${async () => { await call("PATCH", where, { body: { is_disabled: !user.disabled } }); loaded.reload(); }}>${user.disabled ? "Enable" : "Disable"}<//>
         <button type="button" class="danger" onClick=${() => show("erase")}>Erase</button>`}<//>
     <${Section} title="Details"><${Facts} of=${[["Id", user.id], ["Email", user.email], ["Created", html`<${When} at=${user.created} />`], ["Last sign-in", html`<${When} at=${user.last_login} />`], ["Password", user.has_password ? "yes" : "none"]]} /><//>
-    <${Section} title="Roles"><${Table} label="Roles" columns=${["Tenant", "Role", "Tasks", ""]}>${(user.memberships ?? []).map((/** @type {any} */ one) => html`<tr key=${one.tenant}><td>${one.tenant}</td><td>${one.role}</td><td>${one.tasks.join(", ")}</td>
+    <${Section} title="Roles"><${Table} label="Roles" columns=${["Tenant", "Role", "Tasks", "Groups", ""]}>${(user.memberships ?? []).map((/** @type {any} */ one) => html`<tr key=${one.tenant}><td>${one.tenant}</td><td>${one.role}</td><td>${one.tasks.join(", ")}</td><td>${one.groups.join(", ")}</td>
       <td>${may("users.change") && html`<${Action} act=${() => take(one)}>Remove<//>`}</td></tr>`)}<//><//>
     <${Sessions} where=${`${where}/sessions`} needs="users.change" />
     <${Tokens} where=${`${where}/tokens`} needs="users.change" loaded=${tokens}>${user.id === session.caller?.user_id ? html`No tokens. <a href=${to("account")}>Create one on your account page</a>` : "No tokens. Users create their own on their account page."}<//>
@@ -137,8 +138,8 @@ function Members() {
   const give = async (/** @type {RoleText} */ role) => { await call("PUT", `members/${part(name)}`, { query: { tenant: role.tenant }, body: bodyOf(role) }); loaded.reload(); };
   const take = async (/** @type {any} */ one) => { await call("DELETE", `members/${part(one.user)}`, { query: { tenant: one.tenant } }); loaded.reload(); };
   const actions = may("members.change") && html`<button type="button" onClick=${() => show(true)}>Give a role in a tenant</button>`;
-  return html`<${Section} title=${session.tenant ? `Roles in ${session.tenant}` : "Roles"} actions=${actions}><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => html`<${Table} label="Members" columns=${["User", "Tenant", "Role", "Tasks", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.user_id} ${one.tenant}`} data-row>
-      <td>${may("users.read") ? html`<a href=${to(["users", one.user_id])}>${one.user}</a>` : one.user}</td><td>${one.tenant === "*" ? "the instance" : one.tenant}</td><td>${one.role}</td><td>${one.tasks.join(", ")}</td>
+  return html`<${Section} title=${session.tenant ? `Roles in ${session.tenant}` : "Roles"} actions=${actions}><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => html`<${Table} label="Members" columns=${["User", "Tenant", "Role", "Tasks", "Groups", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.user_id} ${one.tenant}`} data-row>
+      <td>${may("users.read") ? html`<a href=${to(["users", one.user_id])}>${one.user}</a>` : one.user}</td><td>${one.tenant === "*" ? "the instance" : one.tenant}</td><td>${one.role}</td><td>${one.tasks.join(", ")}</td><td>${one.groups.join(", ")}</td>
       <td>${may("members.change") && one.tenant !== "*" && html`<${Action} act=${() => take(one)}>Remove<span class="sr"> the role of ${one.user} in ${one.tenant}</span><//>`}</td></tr>`)}<//>`}<//><//>
     ${open && html`<${Give} give=${give} tenant=${own} close=${() => show(false)}><${Field} label="User"><input value=${name} required onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//><//>`}`;
 }
