@@ -2,7 +2,8 @@
 
     worker.beat, every 10 s, by broadcast -> heard -> once a second: new ones; once a minute: all
 
-Each scheduler writes what it hears; the store keeps one row per worker and version.
+Each scheduler writes what it hears; the store keeps one row per worker and version. Anyone with write access to the
+broker can report versions, so at most 10,000 rows are written in a minute.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ class VersionRecorder:
         self._versions = versions
         self._clock = clock
         self._heard: set[tuple[str, str]] = set()
-        # When each was written, in this order.
+        # When each was written in the last minute, in this order.
         self._written: dict[tuple[str, str], float] = {}
         self._is_stopping = asyncio.Event()
         self._has_trouble = False
@@ -44,7 +45,7 @@ class VersionRecorder:
             one = (status.name[:_LONGEST_NAME], check_app_version(status.app_version))
         except InvalidOption:
             return
-        if len(self._heard) < _MOST and _now() - self._written.get(one, -_AGAIN) >= _AGAIN:
+        if one not in self._written and len(self._heard) + len(self._written) < _MOST:
             self._heard.add(one)
 
     def stop(self) -> None:
@@ -54,6 +55,7 @@ class VersionRecorder:
     async def run(self) -> None:
         """Write versions once a second until `stop`. Waits while the store is unavailable."""
         while not await pause(self._is_stopping, _PERIOD):
+            self._forget_old()
             if not self._heard:
                 continue
             heard = frozenset(self._heard)
@@ -66,14 +68,10 @@ class VersionRecorder:
                 self._has_trouble = True
                 continue
             self._heard -= heard
-            self._note_written(heard)
+            self._written |= dict.fromkeys(heard, _now())
 
-    def _note_written(self, written: frozenset[tuple[str, str]]) -> None:
-        now = _now()
-        for one in written:
-            self._written.pop(one, None)
-            self._written[one] = now
-        while now - next(iter(self._written.values())) >= _AGAIN:
+    def _forget_old(self) -> None:
+        while self._written and _now() - next(iter(self._written.values())) >= _AGAIN:
             del self._written[next(iter(self._written))]
 
 
