@@ -3,11 +3,9 @@
 import pytest
 
 from taskmq.model.telemetry.app_versions import WorkerVersion
-from taskmq.scheduler.history import forget_old
+from taskmq.scheduler.history import VersionRecorder, forget_old
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Stage, play, until
-
-_DAY = 86_400_000
+from tests.unit.scheduler.stage import Stage, play, until, worker_event
 
 
 async def _versions(stage: Stage) -> list[WorkerVersion]:
@@ -54,3 +52,25 @@ async def test_a_version_is_recorded_once_the_store_is_available_again(
     complaints = [each.getMessage() for each in caplog.records if "versions" in each.getMessage()]
     assert len(complaints) == 1
     assert complaints[0].startswith("store unavailable, will record versions of workers later: ")
+
+
+@run_by(play)
+async def test_a_scheduler_writes_at_most_ten_thousand_versions_in_a_minute(stage: Stage, /) -> None:
+    recorder = VersionRecorder(stage.store.history.versions, stage.clock)
+
+    def count() -> int:
+        return int(stage.database.ask("SELECT count(*) FROM worker_version")[0][0])
+
+    async with stage.running(recorder):
+        for number in range(10_100):
+            recorder.receive(worker_event(name=f"w{number}", app_version="1").status)
+        await stage.pass_by(2)
+        recorder.receive(worker_event(name="late", app_version="1").status)
+        await stage.pass_by(2)
+        assert count() == 10_000
+
+        await stage.pass_by(60)
+        recorder.receive(worker_event(name="later", app_version="1").status)
+        await stage.pass_by(2)
+
+    assert count() == 10_001
