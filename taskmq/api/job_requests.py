@@ -110,6 +110,9 @@ class SubmitBody(JobTerms, frozen=True, kw_only=True, forbid_unknown_fields=True
     Attributes:
         job_type: the name of a task or definition; `task` is an alias.
         job_id: an id chosen by the client. Submitting the same id and content again returns the existing job.
+        order_key: jobs of one key run one at a time, in an ordered queue. Default: the task's key for the arguments.
+        idempotency_key: the work of one key is done once. Default: the task's key for the arguments.
+        meta: strings that the task reads as `ctx.meta`.
         schedule_time: when to run, with a time zone; or `delay`, such as "10m". Default: now.
         payload: the keyword arguments; `kwargs` is an alias.
         args: the positional arguments.
@@ -121,6 +124,9 @@ class SubmitBody(JobTerms, frozen=True, kw_only=True, forbid_unknown_fields=True
     job_type: ShortText | None = None
     task: ShortText | None = None
     job_id: ShortText | None = None
+    order_key: ShortText | None = None
+    idempotency_key: ShortText | None = None
+    meta: dict[str, str] = {}
     schedule_time: Instant | None = None
     delay: ShortText | float | None = None
     payload: dict[str, Any] | None = None

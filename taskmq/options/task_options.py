@@ -178,31 +178,31 @@ class SharedOptions(TemplateOptions, total=False):
     """Options of one call, whether it is sent or submitted.
 
     Attributes:
+        order_key: the key itself. Default: the task's key for these arguments.
+        idempotency_key: the key itself. Default: the task's key for these arguments.
         job_id: the job's id, up to 255 bytes. It must not begin with "taskmq:", which is reserved for schedules and
             events. With a state, an id that is sent twice is one job. Default: a new time-ordered UUID.
     """
 
+    order_key: str
+    idempotency_key: str
     delay: Duration | None
     job_id: str | None
     tenant: str | None
+    meta: Mapping[str, str]
 
 
 class CallOptions(SharedOptions, total=False):
     """Options of `task.options(...)` for one call; they override the task's.
 
     Attributes:
-        order_key: the key itself. Default: the task's key for these arguments.
-        idempotency_key: the key itself. Default: the task's key for these arguments.
         eta: the job does not start before this instant (with a time zone); instead of `delay`. Default: none.
         headers: further headers of the message, few and short. Stored jobs have no headers; use `meta`.
             Default: none.
     """
 
     lane: Lane
-    order_key: str
-    idempotency_key: str
     eta: datetime
-    meta: Mapping[str, str]
     headers: Mapping[str, HeaderValue]
 
 

@@ -97,6 +97,9 @@ class Jobs(JobChanges):
         queue: str | None = ...,
         tenant: str | None = ...,
         job_id: str | None = ...,
+        order_key: str = ...,
+        idempotency_key: str = ...,
+        meta: Mapping[str, str] = ...,
         expires: Duration | datetime | None = ...,
         timeout: Duration | None = ...,
         max_attempts: int | None = ...,
@@ -138,6 +141,8 @@ class Jobs(JobChanges):
             priority: 0 (lowest) to 9, among the jobs of its queue that wait in the store.
             job_id: an id chosen by the caller, up to 255 bytes, not starting with "taskmq:". Submitting the same
                 content again returns the same job; different content raises `JobConflict`.
+            order_key, idempotency_key: the key itself. Default: the task's key for these arguments.
+            meta: strings that the task reads as `ctx.meta`, added to the task's.
             expires: duration after its submission, or instant, after which it must not start.
             timeout, max_attempts, retry, guarantee: as of `task.options`, see docs/options.md. Default: as its task.
             description, owner, labels: information for people and for filters.
@@ -177,6 +182,9 @@ class Jobs(JobChanges):
         queue: str | None = ...,
         tenant: str | None = ...,
         job_id: str | None = ...,
+        order_key: str = ...,
+        idempotency_key: str = ...,
+        meta: Mapping[str, str] = ...,
         expires: Duration | datetime | None = ...,
         timeout: Duration | None = ...,
         max_attempts: int | None = ...,

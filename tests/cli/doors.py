@@ -21,13 +21,18 @@ from taskmq import TaskMQ, WorkQueue
 app = TaskMQ(
     "local://{folder}/broker",
     store="sqlite:///{folder}/jobs.db",
-    queues=[WorkQueue("work", placed=True), WorkQueue("other", placed=True)],
+    queues=[WorkQueue("work", placed=True), WorkQueue("other", placed=True), WorkQueue("line", ordered=4)],
 )
 
 
 @app.task(name="double", queue="work", timeout="1h")
 def double(number: int) -> int:
     return 2 * number
+
+
+@app.task(name="in_line", queue="line", order_key="{number}")
+def in_line(number: int) -> int:
+    return number
 """
 
 

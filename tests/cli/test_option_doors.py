@@ -25,12 +25,11 @@ pytestmark = pytest.mark.real_time
 
 _WITHOUT: Final = {
     "lane": "a submission goes to the store",
-    "order_key": "ordered queues are for jobs that are sent",
-    "idempotency_key": "a job of the store has its job_id",
-    "meta": "for programs that send",
-    "headers": "of messages",
+    "headers": "a message has headers, and the store keeps none",
     "connection": "of a program's own transaction, see the tests of callers' transactions",
 }
+# The task of an option that "double" cannot have.
+_TASKS: Final = {"order_key": "in_line"}
 _LATER: Final = datetime(2099, 1, 31, 9, tzinfo=UTC)
 _AT: Final = "2099-01-31T09:00:00+00:00"
 _PLACE: Final = {"labels": {"zone": "a"}, "prefers": {"disk": "ssd"}, "patience": 7.0, "gang": ("render", 2)}
@@ -51,6 +50,9 @@ _VALUES: Final[dict[str, _Value]] = {
     "eta": _Value(_LATER, {"schedule_time": _AT}, ("--at", _AT)),
     "expires": _Value("2h", {"expires_in": "2h"}, ("--expires", "2h")),
     "job_id": _Value("mine", {"job_id": "mine"}, ("--job-id", "mine")),
+    "order_key": _Value("a", {"order_key": "a"}, ("--order-key", "a")),
+    "idempotency_key": _Value("b", {"idempotency_key": "b"}, ("--idempotency-key", "b")),
+    "meta": _Value({"trace": "c"}, {"meta": {"trace": "c"}}, ("--meta", "trace=c")),
     "tenant": _Value("acme", {}, ("--tenant", "acme")),
     "timeout": _Value("90s", {"timeout": "90s"}, ("--timeout", "90s")),
     "max_attempts": _Value(3, {"max_attempts": 3}, ("--max-attempts", "3")),
@@ -98,8 +100,14 @@ def _keyword(name: str) -> dict[str, Any]:
     return {"at" if name == "eta" else name: _VALUES[name].python}
 
 
+def _task(name: str) -> str:
+    return _TASKS.get(name, "double")
+
+
 def _by_many(site: Site, name: str) -> str:
-    return site.app.jobs.submit_many(site.task.with_options({name: _VALUES[name].python}), [(1,)])[0].id
+    return site.app.jobs.submit_many(site.app.tasks[_task(name)].with_options({name: _VALUES[name].python}), [(1,)])[
+        0
+    ].id
 
 
 def _by_client(site: Site, name: str) -> str:
@@ -107,7 +115,7 @@ def _by_client(site: Site, name: str) -> str:
     if name == "depends_on":
         given = dict(_VALUES[name].body)
     with site.client("acme" if name == "tenant" else None) as client:
-        return client.jobs.submit("double", 1, **given).id
+        return client.jobs.submit(_task(name), 1, **given).id
 
 
 def _by_async_client(site: Site, name: str) -> str:
@@ -117,7 +125,7 @@ def _by_async_client(site: Site, name: str) -> str:
         if name == "depends_on":
             given = dict(_VALUES[name].body)
         async with AsyncClient(site.url, token=site.token, insecure=True, tenant=whose) as client:
-            return (await client.jobs.submit("double", 1, **given)).id
+            return (await client.jobs.submit(_task(name), 1, **given)).id
 
     return asyncio.run(submit())
 
@@ -127,13 +135,13 @@ def _tenant(name: str) -> dict[str, str]:
 
 
 def _post_many(site: Site, name: str) -> str:
-    (item,) = site.post([{"task": "double", "args": [1], **_VALUES[name].body}], **_tenant(name))["items"]
+    (item,) = site.post([{"task": _task(name), "args": [1], **_VALUES[name].body}], **_tenant(name))["items"]
     assert item["status"] == "submitted", str(item)
     return str(item["id"])
 
 
 def _by_client_bulk(site: Site, name: str) -> str:
-    body = msgspec.convert({"task": "double", "args": [1], **_VALUES[name].body}, SubmitBody)
+    body = msgspec.convert({"task": _task(name), "args": [1], **_VALUES[name].body}, SubmitBody)
     with site.client("acme" if name == "tenant" else None) as client:
         (item,) = client.jobs.submit_many([body])
     assert isinstance(item, SubmittedJob), item
@@ -141,16 +149,16 @@ def _by_client_bulk(site: Site, name: str) -> str:
 
 
 def _by_command(site: Site, name: str, *, is_remote: bool) -> str:
-    return site.command("job", "submit", "double", "--args", "[1]", *_VALUES[name].flags, is_remote=is_remote)
+    return site.command("job", "submit", _task(name), "--args", "[1]", *_VALUES[name].flags, is_remote=is_remote)
 
 
 _DOORS: Final[Mapping[str, Callable[[Site, str], str]]] = {
-    "options": lambda site, name: site.task.with_options({name: _VALUES[name].python}).submit(1).id,
-    "submit": lambda site, name: site.app.jobs.submit(site.task, 1, **_keyword(name)).id,
-    "submit by name": lambda site, name: site.app.jobs.submit("double", 1, **_keyword(name)).id,
+    "options": lambda site, name: site.app.tasks[_task(name)].with_options({name: _VALUES[name].python}).submit(1).id,
+    "submit": lambda site, name: site.app.jobs.submit(site.app.tasks[_task(name)], 1, **_keyword(name)).id,
+    "submit by name": lambda site, name: site.app.jobs.submit(_task(name), 1, **_keyword(name)).id,
     "submit_many": _by_many,
     "POST /jobs": lambda site, name: str(
-        site.post({"job_type": "double", "args": [1], **_VALUES[name].body}, **_tenant(name))["id"]
+        site.post({"job_type": _task(name), "args": [1], **_VALUES[name].body}, **_tenant(name))["id"]
     ),
     "POST /jobs of many": _post_many,
     "client": _by_client,
@@ -167,7 +175,7 @@ def _put(site: Site, name: str) -> None:
 
 
 def _put_by_client(site: Site, name: str) -> None:
-    body = msgspec.convert({"task": "double", "args": [1], **_VALUES[name].body}, DefinitionBody)
+    body = msgspec.convert({"task": _task(name), "args": [1], **_VALUES[name].body}, DefinitionBody)
     with site.client("acme" if name == "tenant" else None) as client:
         client.definitions.put("template", body)
 
@@ -202,12 +210,14 @@ def _facts(record: JobRecord, name: str) -> dict[str, object]:
         each: at and (at - record.submitted + 30_000) // 60_000
         for each, at in (("due", record.due), ("expires", record.expires))
     }
+    envelope = decode_envelope(record.body)
     detail = replace(record.detail or JobDetail(), definition="", definition_version=0)
     if name != "owner":
         detail = replace(detail, owner="")
     return {
         "state": record.state, "tenant": record.tenant, "queue": record.queue, "priority": record.priority,
-        "has_key": name == "job_id" and record.key is not None, "run": decode_envelope(record.body).run,
+        "has_key": name == "job_id" and record.key is not None, "run": envelope.run,
+        "keys": (envelope.order_key, envelope.key), "meta": envelope.meta,
         "detail": replace(detail, depends_on=tuple(replace(each, id="") for each in detail.depends_on)), **times,
     }  # fmt: skip
 
@@ -225,7 +235,7 @@ def test_every_option_of_a_job_is_walked_or_has_a_reason_not_to_be() -> None:
 def test_an_option_has_the_same_effect_through_every_door(
     site: Site, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = _facts(site.app.jobs.get(site.app.jobs.submit("double", 1).id), name)
+    plain = _facts(site.app.jobs.get(site.app.jobs.submit(_task(name), 1).id), name)
     found: dict[str, dict[str, object]] = {}
     for door in sorted(_DOORS.keys() - _OMITTED.get(name, frozenset())):
         if name == "job_id":

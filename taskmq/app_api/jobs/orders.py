@@ -43,6 +43,9 @@ def order_of(body: SubmitBody, *, job_id: str | None = None) -> JobOrder:
         **options_of(body),
         "held": body.held,
         "delay": body.delay,
+        "order_key": body.order_key,
+        "idempotency_key": body.idempotency_key,
+        "meta": body.meta or None,
         "eta": body.schedule_time,
         "job_id": job_id if body.job_id is None else body.job_id,
         "depends_on": [

@@ -18,6 +18,7 @@ from taskmq.cli.typed_values import (
     any_value,
     array_of,
     instant_of,
+    label_of,
     object_of,
     upstream_from,
 )
@@ -79,6 +80,9 @@ def submit(
     delay: _Delay = None,
     tenant: str | None = None,
     job_id: str | None = None,
+    order_key: str | None = None,
+    idempotency_key: str | None = None,
+    meta: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     held: Annotated[bool, Parameter(negative="")] = False,
     depends_on: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     flags: JobFlags = _NO_FLAGS,
@@ -94,6 +98,12 @@ def submit(
         The tenant that owns the job.
     job_id
         Your own id. Submitting it again with the same content has no effect; with other content it exits with 6.
+    order_key
+        In an ordered queue, jobs with the same key run one at a time. Default: the task's key for the arguments.
+    idempotency_key
+        The work of one key is done once. Default: the task's key for the arguments.
+    meta
+        NAME=VALUE that the task reads as `ctx.meta`. May be repeated.
     held
         Do not run the job until it is released.
     depends_on
@@ -106,6 +116,9 @@ def submit(
         schedule_time=None if at is None else instant_of("--at", at),
         delay=delay,
         job_id=job_id,
+        order_key=order_key,
+        idempotency_key=idempotency_key,
+        meta=dict(label_of(text, option="--meta") for text in meta),
         held=held,
         depends_on=[UpstreamJob(job_id=name, condition=how) for name, how in map(upstream_from, depends_on)],
         **flags.fields(),

@@ -69,6 +69,9 @@ class JobCalls:
         priority: PriorityLevel | None = None,
         queue: str | None = None,
         job_id: str | None = None,
+        order_key: str | None = None,
+        idempotency_key: str | None = None,
+        meta: Mapping[str, str] | None = None,
         expires: Duration | datetime | None = None,
         description: str = "",
         labels: Mapping[str, str] | None = None,
@@ -92,6 +95,8 @@ class JobCalls:
             at: when to run, with a time zone; or `delay` from now.
             priority: 0 (lowest) to 9, or high, medium or low.
             job_id: a chosen id. Submitting the same id and content again returns the existing job.
+            order_key, idempotency_key: the key itself. Default: the task's key for the arguments.
+            meta: strings that the task reads as `ctx.meta`.
             expires: the time after which the job no longer starts.
             resources: the amounts it uses on its node, such as `{"cpu": 2, "memory": "16G"}`. Default: the task's.
             node_labels: labels the node must have.
@@ -114,6 +119,9 @@ class JobCalls:
         body = SubmitBody(
             job_type=task,
             job_id=job_id,
+            order_key=order_key,
+            idempotency_key=idempotency_key,
+            meta=dict(meta or {}),
             schedule_time=at,
             delay=seconds_of_duration(delay, "delay"),
             priority=priority,
