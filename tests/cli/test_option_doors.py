@@ -13,11 +13,14 @@ from msgspec.structs import replace
 from taskmq.api.definitions import DefinitionBody
 from taskmq.api.job_requests import SubmitBody
 from taskmq.api.jobs import SubmittedJob
+from taskmq.cli.server_link import text_of_instant
 from taskmq.contracts.jobs import JobDetail, JobRecord
 from taskmq.errors import TaskMQError
 from taskmq.http import AsyncClient
 from taskmq.model.envelope import decode_envelope
+from taskmq.model.units import instant_text
 from taskmq.tasks.job_options import DefinitionOptions, JobOptions
+from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.cli.doors import Site, open_site
 from tests.cli.kit import run_here
 
@@ -270,6 +273,27 @@ def test_the_options_of_a_job_are_shown_to_people(site: Site) -> None:
     pace = '{"backoff":"constant","base":10.0,"cap":60.0,"jitter":false}'
     assert {"timeout 1m 30s", f"retry {pace}"} <= {*rows}
     assert site.app.jobs.get(job.id).run.timeout == 90_000
+
+
+def test_every_view_shows_the_time_that_was_asked_for_and_that_of_the_next_attempt(site: Site) -> None:
+    async def fail_once() -> JobRecord:
+        driver = JobDriver(site.app.sessions.store())
+        job = await driver.dispatch_new(task="double", queue="work")
+        return await driver.expect_accepted(job, "retry", delay=3_600_000)
+
+    job = site.app.sessions.run_sync(fail_once(), instead="await it")
+    asked, following = instant_text(job.scheduled_for), instant_text(job.due)
+    headers = {"Authorization": f"Bearer {site.token}"}
+    served = httpx.get(f"{site.url}/api/v1/jobs/{job.id}", headers=headers).json()
+    command = run_here(site.folder, "--app", "shop:app", "--output", "json", "job", "show", job.id).data
+    with site.client() as client:
+        typed = client.jobs.get(job.id)
+    shown = run_here(site.folder, "--app", "shop:app", "job", "show", job.id).out
+
+    found = [(each["schedule_time"], each["due_at"]) for each in (served, command)]
+    assert [*found, (typed.schedule_time, typed.due_at)] == [(asked, following)] * 3
+    assert asked < following
+    assert f"first_due {text_of_instant(asked)}" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("name", sorted(DefinitionOptions.__annotations__))
