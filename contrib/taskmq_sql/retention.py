@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from taskmq.model.jobs.quotas import KEPT_DAYS, usage_prefix
 from taskmq.model.keys import tenant_key
 from taskmq.model.units import DAY_MS
-from taskmq_sql.jobs.claims import forget_claims
+from taskmq_sql.jobs.claims import forget_claims, free_keys_of, keep_results_of
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.steps import JobId, Row, Steps, ask, find_numbers, job_id
 
@@ -85,9 +85,14 @@ class EndedJobs(NamedTuple):
     forget_keys: Callable[[Sequence[Row]], Steps[None]]
 
 
-def forget_ended(tables: EndedJobs, ids: Sequence[str]) -> Steps[int]:
+def forget_ended(tables: EndedJobs, ids: Sequence[str], *, keeps_keys: bool = False) -> Steps[int]:
     """Implement `Retaining.forget_ended`."""
-    gone = yield from forget_jobs(tables, [JobId(each) for each in ids if is_job_id(each)])
+    known = [JobId(each) for each in ids if is_job_id(each)]
+    if keeps_keys:
+        yield from keep_results_of(known)
+    gone = yield from forget_jobs(tables, known)
+    if not keeps_keys:
+        yield from free_keys_of(gone)
     for statement in _TOLD:
         yield from ask(statement, list(map(job_id, gone)))
     return len(gone)

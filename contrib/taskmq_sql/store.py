@@ -59,9 +59,10 @@ class SqlJobStore(SqlSettings):
         self._accounts = accounts
         self._ended_jobs = ended_jobs
 
-    async def forget_ended(self, ids: Sequence[str]) -> int:
+    async def forget_ended(self, ids: Sequence[str], *, keeps_keys: bool = False) -> int:
         """Implement `taskmq.contracts.jobs.Retaining`."""
-        return await self._accounts.write(partial(forget_ended, self._ended_jobs, ids))
+        work = partial(forget_ended, self._ended_jobs, ids, keeps_keys=keeps_keys)
+        return await self._accounts.write(work)
 
     async def forget_tenant(self, tenant: str) -> None:
         """Implement `taskmq.contracts.jobs.Retaining`."""

@@ -19,7 +19,7 @@ from taskmq_sql.jobs.codes import CODES, UNDERWAY_CODES
 from taskmq_sql.jobs.withdrawals import holds_lease, lock_jobs, return_behind
 from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, clock, insert, job_id, names_of
 
-__all__ = ["SqlClaims", "forget_claims", "keep_results"]
+__all__ = ["SqlClaims", "forget_claims", "free_keys_of", "keep_results", "keep_results_of"]
 
 _UNDER_WAY: Final = ", ".join(map(str, UNDERWAY_CODES))
 _SUCCEEDED: Final = CODES[JobState.SUCCEEDED]
@@ -96,10 +96,16 @@ _HELD: Final = f"""exists (
 _DONE: Final = f"""
 select {{value}} from taskmq.job_history h where h.id = c.job and h.state = {_SUCCEEDED}
 order by h.finished desc limit 1"""
-_KEEP: Final = f"""
+_COPY: Final = f"""
 update taskmq.claim as c set until = ({_DONE.format(value="h.finished + c.ttl")}),
   content_type = ({_DONE.format(value="h.content_type")}), result = ({_DONE.format(value="h.result")})
-where c.ttl > $1 and c.until is null and not {_HELD}"""
+where c.until is null and not {_HELD}"""
+_KEEP: Final = f"{_COPY} and c.ttl > $1"
+_KEEP_OF: Final = f"{_COPY} and c.ttl is not null and c.job = any($1::uuid[])"
+_FREE_OF: Final = """
+delete from taskmq.claim where (name, place) in (
+  select c.name, c.place from taskmq.claim c where c.job = any($1::uuid[])
+  order by c.name, c.place for update)"""
 # A place that is granted meanwhile has a new fence, so it stays.
 _FORGET: Final = f"""
 delete from taskmq.claim where (name, place) in (
@@ -331,6 +337,16 @@ def keep_results(ms: int) -> Steps[None]:
         ms: how long the history is kept.
     """
     yield from ask(_KEEP, ms)
+
+
+def keep_results_of(jobs: Sequence[JobId]) -> Steps[None]:
+    """Copy the results of the keys of these jobs, which are about to be deleted."""
+    yield from ask(_KEEP_OF, list(jobs))
+
+
+def free_keys_of(jobs: Sequence[JobId]) -> Steps[None]:
+    """Forget what the keys of these jobs remember; no run holds them any more."""
+    yield from ask(_FREE_OF, list(jobs))
 
 
 def _place(row: Row) -> _Place:

@@ -50,11 +50,15 @@ class Retaining(Protocol):
         """Return up to `limit` jobs that ended on the day, in the order of their ids, after the id `after`."""
         ...
 
-    async def forget_ended(self, ids: Sequence[str]) -> int:
+    async def forget_ended(self, ids: Sequence[str], *, keeps_keys: bool = False) -> int:
         """Delete those of the jobs that have ended for good, with all their data; return their number.
 
         Their events, attempts, progress, saved values, logs, failures and allocations are deleted, too, and so are
         their submitters' ids, which may be used again. Live and unknown jobs are not affected.
+
+        Args:
+            keeps_keys: whether their idempotency keys are remembered with the results for their time, instead of
+                being free at once.
         """
         ...
 

@@ -110,7 +110,7 @@ async def thin_out(
             is_old = before is not None and job.finished is not None and job.finished < before
             if is_beyond or is_old:
                 gone.append(job.id)
-        forgotten += await source.forget_ended(gone) if gone else 0
+        forgotten += await source.forget_ended(gone, keeps_keys=True) if gone else 0
         if on_progress is not None:
             on_progress(forgotten, None)
         if (after := page.after) is None:

@@ -6,11 +6,22 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import DispatchedJob, JobClaim, JobRecord, Lane, OpenedClaims, TakenClaims, WorkDone
+from taskmq.contracts.jobs import (
+    DispatchedJob,
+    JobClaim,
+    JobRecord,
+    Lane,
+    OpenedClaims,
+    Prunable,
+    Retaining,
+    TakenClaims,
+    WorkDone,
+)
 from taskmq.model.history.suspensions import MISMATCH, SUSPENDED
 from taskmq.model.jobs.reports import ReportKind
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
+from taskmq.model.units import DAY_MS
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver
 from taskmq.testing.runner import case
@@ -292,6 +303,38 @@ class ClaimCases(JobStoreCase):
         (job,) = await _dispatch_jobs(driver, 1, _KEY)
 
         assert job.id in (await _take(driver, [job])).fences
+
+    @case
+    async def test_the_key_of_an_erased_job_is_free(self) -> None:
+        driver = self.driver()
+        store = driver.store
+        assert isinstance(store, Retaining)
+        assert isinstance(store, Prunable)
+        for ttl in (HOUR, 60 * DAY_MS):
+            done, later = await _dispatch_jobs(driver, 2, replace(_KEY, name=f"once:{ttl}", ttl=ttl))
+            await _take(driver, [done])
+            await driver.expect_accepted(done, "succeeded", result=b"7")
+            # Results of keys that outlive the history are copied.
+            await store.prune(keep_days=30)
+
+            assert await store.forget_ended([done.id]) == 1
+
+            assert later.id in (await _take(driver, [later])).fences
+
+    @case
+    async def test_the_key_of_a_job_that_is_deleted_early_is_remembered(self) -> None:
+        driver = self.driver()
+        assert isinstance(driver.store, Retaining)
+        for ttl in (HOUR, 60 * DAY_MS):
+            done, later = await _dispatch_jobs(driver, 2, replace(_KEY, name=f"once:{ttl}", ttl=ttl))
+            await _take(driver, [done])
+            await driver.expect_accepted(done, "succeeded", result=b"7")
+
+            assert await driver.store.forget_ended([done.id], keeps_keys=True) == 1
+
+            await driver.schedulers.maintain()
+            found = (await _take(driver, [later])).done
+            assert found[later.id].result == b"7"
 
     @case
     async def test_upkeep_keeps_claims_that_count(self) -> None:
