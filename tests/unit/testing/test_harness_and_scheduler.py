@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from taskmq import RetryPolicy, TaskMQ
+from taskmq import Context, RetryPolicy, TaskMQ
 from taskmq.contracts.jobs import JobRecord
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.reactions import JobEnded, job
@@ -37,6 +37,13 @@ def _define(app: TaskMQ, followed: list[tuple[str, str]]) -> None:
     @app.task(name="paced", queue="work", rate_limit="1/m")
     async def paced(word: str) -> str:
         return word
+
+    @app.task(name="done_once", queue="work", idempotency_key="{word}", idempotency_ttl="1h", retry=None)
+    async def done_once(context: Context, word: str, fails: bool = False) -> str | None:
+        if fails:
+            raise ValueError(word)
+        await context.asleep("20s")
+        return context.idempotency_key
 
     @app.on(job("say", state=TERMINAL))
     @app.task(name="follow", queue="work")
@@ -84,7 +91,25 @@ async def _end_without_a_run(app: TaskMQ, advance: Callable[[float], Awaitable[N
     await advance(60)
 
 
-_PROGRAMS = [_wait_for_others, _wait_for_a_limit, _wait_for_a_quota, _wait_for_a_time, _end_without_a_run]
+async def _do_work_once(app: TaskMQ, advance: Callable[[float], Awaitable[None]]) -> None:
+    await app.jobs.asubmit("done_once", "a", True, job_id="failing")
+    await advance(10)
+    for number in range(3):
+        await app.jobs.asubmit("done_once", "a", job_id=f"once-{number}", delay=number)
+    await app.jobs.asubmit("done_once", "b", job_id="other")
+    await advance(120)
+    await app.jobs.asubmit("done_once", "a", job_id="answered")
+    await advance(60)
+
+
+_PROGRAMS = [
+    _do_work_once,
+    _wait_for_others,
+    _wait_for_a_limit,
+    _wait_for_a_quota,
+    _wait_for_a_time,
+    _end_without_a_run,
+]
 
 
 def _outcomes(jobs: Iterable[JobRecord], began: int) -> dict[str, _Outcome]:
