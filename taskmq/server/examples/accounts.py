@@ -27,7 +27,7 @@ _USER: Final[dict[str, Any]] = {
     "disabled": None,
     "has_password": True,
     "last_login": None,
-    "memberships": [{"tenant": "acme", "role": "operator", "tasks": ["*"]}],
+    "memberships": [{"tenant": "acme", "role": "operator", "tasks": ["*"], "groups": ["finance"]}],
 }
 _TENANT: Final[dict[str, Any]] = {
     "name": "acme",
@@ -205,7 +205,7 @@ ACCOUNTS: Final[Mapping[str, Example]] = {
                 "user_id": SOME_ID,
                 "user": "ann",
                 "via": "session",
-                "memberships": [{"tenant": "acme", "role": "operator", "tasks": ["*"]}],
+                "memberships": [{"tenant": "acme", "role": "operator", "tasks": ["*"], "groups": ["finance"]}],
                 "scopes": None,
                 "permissions": ["jobs.read", "jobs.submit"],
                 "csrf_token": None,
@@ -274,7 +274,16 @@ ACCOUNTS: Final[Mapping[str, Example]] = {
     "listMembers": Example(
         answers={
             200: {
-                "items": [{"user_id": SOME_ID, "user": "ann", "tenant": "acme", "role": "operator", "tasks": ["*"]}]
+                "items": [
+                    {
+                        "user_id": SOME_ID,
+                        "user": "ann",
+                        "tenant": "acme",
+                        "role": "operator",
+                        "tasks": ["*"],
+                        "groups": ["finance"],
+                    }
+                ]
             }
         }
     ),
