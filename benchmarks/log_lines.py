@@ -29,7 +29,7 @@ from taskmq.model.history.redaction import Redactor
 from taskmq.model.topology import ReportQueue
 from taskmq.run.context import Context, current_context
 from taskmq.run.log_capture import CaptureSettings, LogCapture
-from taskmq.worker.run_logs import RunLines, StoredRuns
+from taskmq.worker.run_logs import KeptRuns, RunLines
 
 __all__ = ["PLAIN", "WAYS", "Way", "main", "table"]
 
@@ -130,7 +130,7 @@ async def _measure(way: Way, count: int) -> float:
     handler.setFormatter(logging.Formatter(_FORMAT))
     capture = None
     if way.level is not None:
-        capture = LogCapture(StoredRuns(lines), CaptureSettings(way.level, most=way.most))
+        capture = LogCapture(KeptRuns(lines), CaptureSettings(way.level, most=way.most))
         capture.install()
     if way.has_handler:
         logging.getLogger().addHandler(handler)

@@ -20,6 +20,7 @@ from benchmarks.job_store.gated import gated
 from benchmarks.job_store.lists import day_dropped, lists
 from benchmarks.job_store.logged import by_line, talk
 from benchmarks.job_store.peers import compared
+from benchmarks.job_store.recorded import by_run, send
 from benchmarks.job_store.stage import DURABLE, Servers, Stage
 from benchmarks.job_store.steps import saved_steps
 from benchmarks.job_store.takeover import scheduler_killed
@@ -147,6 +148,20 @@ class _Run:
                 kept = asyncio.run(measure(stage, "--capture-logs", "info"))
             self._keep("logged", by_line(without, kept, jobs))
 
+    def recorded(self) -> None:
+        jobs = self._options.jobs
+
+        async def measure(stage: Stage, record: str) -> Figures:
+            async with stage.app:
+                return await send(stage, jobs, record=record)
+
+        for _ in range(self._options.rounds):
+            with Stage.opened(self._servers) as stage:
+                without = asyncio.run(measure(stage, "failures"))
+            with Stage.opened(self._servers) as stage:
+                kept = asyncio.run(measure(stage, "all"))
+            self._keep("recorded", by_run(without, kept))
+
     def steps(self) -> None:
         for _ in range(self._options.rounds):
             with Stage.opened(self._servers) as stage:
@@ -226,6 +241,7 @@ ROWS: Final[dict[str, Callable[[_Run], None]]] = {
     "killed": _Run.killed,
     "gated": _Run.gated,
     "logged": _Run.logged,
+    "recorded": _Run.recorded,
     "steps": _Run.steps,
     "workflows": _Run.workflows,
     "features": _Run.features,

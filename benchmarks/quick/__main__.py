@@ -26,6 +26,7 @@ _WAYS = Path(__file__).with_name("ways.py")
 NUMBERS = {
     "coroutine": 40_000,
     "events": 20_000,
+    "recorded": 20_000,
     "waiting": 15_000,
     "thread": 15_000,
     "one_by_one": 5_000,

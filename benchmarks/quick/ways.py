@@ -11,8 +11,9 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 _HERE = Path(__file__).resolve().parents[2]
@@ -92,10 +93,10 @@ class _Player:
         self._process.wait(10)
 
 
-def _app(url: str, **options: Any) -> Any:
+def _app(url: str, *, queue: Mapping[str, Any] = MappingProxyType({}), **options: Any) -> Any:
     from taskmq import TaskMQ, WorkQueue
 
-    return TaskMQ(url, queues=[WorkQueue("bench")], default_queue="bench", **options)
+    return TaskMQ(url, queues=[WorkQueue("bench", **queue)], default_queue="bench", **options)
 
 
 def _worker(app: Any, **options: Any) -> Any:
@@ -109,11 +110,16 @@ def _worker(app: Any, **options: Any) -> Any:
 
 
 async def _drain(
-    number: int, define: Callable[[Any, _Gauge], None], task: str, **options: Any
+    number: int,
+    define: Callable[[Any, _Gauge], None],
+    task: str,
+    *,
+    queue: Mapping[str, Any] = MappingProxyType({}),
+    **options: Any,
 ) -> dict[str, float | None]:
     gauge = _Gauge(number)
     with _Player(number, task) as player:
-        app = _app(player.url)
+        app = _app(player.url, queue=queue)
         define(app, gauge)
         worker = _worker(app, max_crashes=0, **options)
         running = asyncio.create_task(worker.run())
@@ -137,6 +143,11 @@ async def coroutine(number: int) -> dict[str, float | None]:
 async def events(number: int) -> dict[str, float | None]:
     """Measure a worker that also publishes events."""
     return await _drain(number, _noop, "bench.noop", events="on")
+
+
+async def recorded(number: int) -> dict[str, float | None]:
+    """Measure a worker that also reports every run for the history."""
+    return await _drain(number, _noop, "bench.noop", queue={"record": "all"})
 
 
 async def waiting(number: int) -> dict[str, float | None]:
@@ -231,6 +242,7 @@ async def embedded(number: int) -> dict[str, float | None]:
 WAYS: dict[str, Callable[[int], Awaitable[dict[str, float | None]]]] = {
     "coroutine": coroutine,
     "events": events,
+    "recorded": recorded,
     "waiting": waiting,
     "thread": thread,
     "one_by_one": one_by_one,

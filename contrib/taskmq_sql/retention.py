@@ -25,9 +25,9 @@ _DEFINITIONS: Final = (
 )
 # There may be very many: deleted in portions, which keeps transactions short and other callers unblocked.
 _MANY_OF_TENANT: Final = tuple(
-    f"delete from taskmq.{table} where number = any(array("
-    f"select number from taskmq.{table} where tenant = $1 order by number limit $2)) returning number"
-    for table in ("job_log", "run_failure")
+    f"delete from taskmq.{table} where {number} = any(array("
+    f"select {number} from taskmq.{table} where tenant = $1 order by {number} limit $2)) returning {number}"
+    for table, number in (("job_log", "number"), ("run_failure", "number"), ("sent_job", "id"))
 )
 _AT_A_TIME: Final = 1_000
 _OF_TENANT: Final = (

@@ -9,6 +9,7 @@ from taskmq.api.problems import ProblemDetails
 from taskmq.api.values import ListPage
 from taskmq.model.jobs.bulks import BulkAction, BulkState
 from taskmq.model.jobs.dependencies import JobDependency
+from taskmq.model.jobs.filters import Via
 from taskmq.model.states import JobState
 from taskmq.options.task_options import Guarantee
 
@@ -112,6 +113,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         retried_as: the id of the job that repeats this one; "" if there is none.
         progress: with `expand=progress`, the job's progress; None if the task reported none.
         options: with `expand=options`, the job's own options of runs and placement.
+        via: `broker`: a recorded sent job (docs/history.md), else `store`.
     """
 
     job_id: str
@@ -145,6 +147,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     progress: ProgressView | None = None
     summary: str = ""
     options: JobOptionsView | None = None
+    via: Via = "store"
 
 
 class JobLogEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,6 +179,7 @@ class JobDetails(JobView, frozen=True, kw_only=True, omit_defaults=False):
         result: the task's return value.
         result_problem: why a succeeded job has no `result`; None if it has one.
         logs: the job's timeline, oldest first.
+        refusals: of a recorded sent job, the actions that are impossible now, each with the reason.
     """
 
     payload: dict[str, Any] | None = None
@@ -183,6 +187,7 @@ class JobDetails(JobView, frozen=True, kw_only=True, omit_defaults=False):
     result: Any = None
     result_problem: ResultProblem | None = None
     logs: list[JobLogEntry] | None = None
+    refusals: dict[str, str] = {}
 
 
 class JobList(ListPage, frozen=True, kw_only=True):

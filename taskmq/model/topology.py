@@ -72,6 +72,7 @@ PriorityClass = Literal["high", "medium", "low"]
 CLASSES: Final[tuple[PriorityClass, ...]] = ("high", "medium", "low")
 QueueKind = Literal["quorum", "classic"]
 PriorityMode = Literal["classes", "native"]
+RecordMode = Literal["failures", "all"]
 Policy = Literal["fifo", "priority", "fair", "weighted", "deadline", "round_robin"]
 """Order in which stored jobs are dispatched to a queue:
 
@@ -134,6 +135,8 @@ class WorkQueue:
             precedence.
         placed: whether the scheduler chooses a host node with the needed resources for each stored job, see
             docs/nodes.md; otherwise any worker of the queue may run it.
+        record: `all`: workers also report every run of a sent job, and a scheduler keeps it in the job store, see
+            docs/history.md. `failures`: the history has only the failures of sent jobs.
 
     Raises:
         InvalidOption: a value is invalid; the message names the queue.
@@ -150,6 +153,7 @@ class WorkQueue:
     delivery_limit: int | None = None
     policy: Policy = "fair"
     placed: bool = False
+    record: RecordMode = "failures"
 
     def __post_init__(self) -> None:
         check_queue_name(self.name)
@@ -157,6 +161,8 @@ class WorkQueue:
             self._refuse(f"kind={self.kind!r}: 'quorum' or 'classic'")
         if self.policy not in POLICIES:
             self._refuse(f"policy={self.policy!r}: one of {', '.join(POLICIES)}")
+        if self.record not in get_args(RecordMode):
+            self._refuse(f"record={self.record!r}: 'failures' or 'all'")
         if self.placed and self.ordered is not None:
             self._refuse("ordered and placed exclude each other")
         if self.priorities not in ("classes", "native"):

@@ -16,13 +16,14 @@ from taskmq.app import TaskMQ
 from taskmq.client.progress import JobProgress
 from taskmq.contracts.history import LogStore, history_of
 from taskmq.contracts.identity import Actor, AuditFilter
-from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, StateCounts, all_attempts
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, StateCounts
 from taskmq.errors import (
     EncodeError,
     InvalidOption,
     JobConflict,
     JobNotFound,
     NotPermitted,
+    ResultTimeout,
     StateUnavailable,
     TaskMQError,
     UnsupportedFeature,
@@ -40,7 +41,7 @@ from taskmq.model.values.wire_form import encode_json
 from taskmq.operations.jobs import progress_of_jobs
 from taskmq.stored_jobs.explanations import Explanation, explain_job
 from taskmq.stored_jobs.job_changes import ChangeOptions
-from taskmq.stored_jobs.new_jobs import default_mode
+from taskmq.stored_jobs.new_jobs import default_mode, name_of
 from taskmq.stored_jobs.stored import JobRef
 from taskmq.tasks.job_options import JobOptions, read_dependencies
 
@@ -229,8 +230,14 @@ class TenantJobs:
             found = await store.find_key(self._tenant, job_id)
             record = None if found is None else await store.get(found)
         if record is None or record.tenant != self._tenant:
+            record = await self._find_recorded(job_id, self._tenant)
+        if record is None or record.tenant != self._tenant:
             raise _build_not_found(job_id, await self._hint(job_id))
         return record
+
+    async def _find_recorded(self, job_id: str, tenant: str) -> JobRecord | None:
+        find = self._jobs.recorded.find
+        return await find(job_id) or await find(tenant_key(tenant or None, job_id))
 
     async def _hint(self, job_id: str) -> str:
         """Return a hint on where an unknown job may be found, limited to what the caller may know; "" if none."""
@@ -313,8 +320,14 @@ class TenantJobs:
 
     async def attempts(self, job_id: str) -> Sequence[AttemptRecord]:
         """Return all attempts of the job, earliest first."""
-        record = await self.get(job_id)
-        return all_attempts(record, await self._app.sessions.store().attempts(record.id))
+        return await self._jobs.recorded.attempts(await self.get(job_id))
+
+    async def refusals(self, record: JobRecord) -> dict[str, str]:
+        """Return the actions that are impossible because the job was sent to the broker, each with the reason."""
+        try:
+            return await self._jobs.recorded.refusals(record)
+        except StateUnavailable as error:
+            return dict.fromkeys(("cancel", "change"), str(error))
 
     async def explain(self, job_id: str) -> Explanation:
         """Explain what the job waits for."""
@@ -327,7 +340,8 @@ class TenantJobs:
         Args:
             which: filter of the lines; its job is set to this one.
         """
-        own = replace(which, job=(await self.get(job_id)).id)
+        record = await self.get(job_id)
+        own = replace(which, job=record.id, is_sent=record.via == "broker")
         return await self._logs.page(own, after=after, limit=limit, oldest_first=True)
 
     async def search_logs(self, which: LogFilter, *, after: int | None = None, limit: int = 50) -> LogPage:
@@ -347,7 +361,10 @@ class TenantJobs:
             ResultExpired, ResultDamaged: the result is no longer kept, or is not what was stored.
             UnsupportedFeature: this process cannot reach the result, or it has no JSON form.
         """
-        value: Any = await self._app.job(record.id).aresult(0)
+        try:
+            value: Any = await self._app.job(name_of(record)).aresult(0)
+        except ResultTimeout as error:
+            raise UnsupportedFeature(f"the result of sent job {record.id} is not kept: {error}") from error
         try:
             encode_json(value)
         except EncodeError as error:

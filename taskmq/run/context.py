@@ -14,6 +14,7 @@ import msgspec
 from taskmq.contracts.stores import BegunRun
 from taskmq.errors import EncodeError, UnsupportedFeature
 from taskmq.model.envelope import Envelope, Invitation
+from taskmq.model.history.sent_runs import SentJobFacts, facts_of
 from taskmq.model.history.suspensions import ARGUMENTS
 from taskmq.model.resources import Grant
 from taskmq.model.units import Duration, to_datetime
@@ -32,6 +33,7 @@ __all__ = [
     "due_instant",
     "invitation_of",
     "leave_run",
+    "sent_facts_of",
 ]
 
 SCHEDULE_NAME: Final = "taskmq.schedule"
@@ -499,6 +501,16 @@ def invitation_of(context: Context) -> Invitation | None:
     """Return the invitation of a stored job; None for other jobs."""
     # For the worker alone: not an attribute that tasks see.
     return context._envelope.store  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
+def sent_facts_of(context: Context) -> SentJobFacts:
+    """Return the facts of a sent job's run, for its log lines."""
+    return facts_of(
+        context._envelope,  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
+        name=context.job_id,
+        queue=context.queue,
+        started=context.started,
+    )
 
 
 current_context: ContextVar[Context | None] = ContextVar("taskmq_context", default=None)

@@ -37,6 +37,7 @@ from taskmq.stored_jobs.dependencies import resolve_upstream_again
 from taskmq.stored_jobs.job_queries import JobQueries
 from taskmq.stored_jobs.named_calls import NamedCalls
 from taskmq.stored_jobs.new_jobs import clone_job, default_mode, name_of
+from taskmq.stored_jobs.recorded_jobs import RecordedJobs, check_stored
 from taskmq.stored_jobs.stored import NOTHING, By, Change, JobRef, StoredJobs, id_of, of_tenant
 
 __all__ = ["ChangeOptions", "JobChanges"]
@@ -65,8 +66,10 @@ class JobChanges(JobQueries):
         names: builds the handles of jobs that repeat others.
     """
 
-    def __init__(self, sessions: Sessions, sent: SentJobs, stored: StoredJobs, names: NamedCalls) -> None:
-        super().__init__(sessions, sent, stored)
+    def __init__(
+        self, sessions: Sessions, sent: SentJobs, stored: StoredJobs, recorded: RecordedJobs, names: NamedCalls
+    ) -> None:
+        super().__init__(sessions, sent, stored, recorded)
         self._names = names
 
     async def achange(
@@ -119,9 +122,10 @@ class JobChanges(JobQueries):
             raise InvalidOption(
                 f"job {id_of(job)}: nothing to change: give at, delay, priority, queue, expires or arguments"
             )
-        return await self._store.edit(
-            of_tenant(job, tenant), "change", version=version, change=change, now=now, by=by, note=note
-        )
+        record = await self._store.read(of_tenant(job, tenant))
+        if record.via == "broker" and change == Change(due=due):
+            return await self.recorded.reschedule(record, due=due, version=version, by=by, note=note)
+        return await self._store.edit(record, "change", version=version, change=change, now=now, by=by, note=note)
 
     change = blocking(achange)
 
@@ -129,7 +133,10 @@ class JobChanges(JobQueries):
         self, job: JobRef, *, tenant: str | None = None, version: int | None = None, by: By = "", note: str = ""
     ) -> JobRecord:
         """Cancel a job and return it. If a worker has it, the worker is asked to stop it."""
-        after = await self._edit("cancel", of_tenant(job, tenant), version=version, by=by, note=note)
+        record = await self._store.read(of_tenant(job, tenant))
+        if record.via == "broker":
+            return await self.recorded.cancel(record, version=version, remember=_REMEMBERED, by=by, note=note)
+        after = await self._edit("cancel", record, version=version, by=by, note=note)
         if not after.state.is_final:
             reason = after.cancel_requested or ""
             # Schedulers repeat the request until the worker has received it, so the state may be unreachable.
@@ -186,7 +193,7 @@ class JobChanges(JobQueries):
         check_signal(name, what="signal")
         sender = secrets.token_hex(16) if signal_id is None else check_signal(signal_id, what="signal_id")
         signal = JobSignal(name, sender, PLAIN.encode(value, JSON))
-        record = await self._store.get(id_of(of_tenant(job, tenant)))
+        record = check_stored(await self._store.get(id_of(of_tenant(job, tenant))))
         if is_awaited(name, record.suspension):
             await self._check_form(record, signal)
         effect = await self._sessions.store().journals.signal(record.id, signal)
@@ -292,7 +299,7 @@ class JobChanges(JobQueries):
                 failed, and that one was not retried; or it is a step of a run, which only a redrive repeats.
             QuotaExceeded: its tenant or owner has exhausted a quota. A resumed job does not count.
         """
-        record = await self._store.read(of_tenant(job, tenant))
+        record = check_stored(await self._store.read(of_tenant(job, tenant)))
         if not record.state.is_final:
             await self._edit("retry", record, version=version, by=by, note=note)
             return self._names.handle(record)
@@ -337,7 +344,7 @@ class JobChanges(JobQueries):
         Raises:
             InvalidArguments: the arguments do not match the task's signature.
         """
-        record = await self._store.read(of_tenant(job, tenant))
+        record = check_stored(await self._store.read(of_tenant(job, tenant)))
         if new_id is not None:
             check_chosen_id(new_id, tenant=record.tenant, what="new_id")
         now = self._sessions.clock.now_ms()

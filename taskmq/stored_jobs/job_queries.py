@@ -11,7 +11,7 @@ from taskmq.client.progress import JobProgress, progress_of
 from taskmq.client.sent_jobs import SentJobs
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.history import history_of
-from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, all_attempts
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption, ResultTimeout, StateUnavailable
 from taskmq.model.history.logs import LogFilter, LogPage, StoredLine, read_level
@@ -20,6 +20,7 @@ from taskmq.model.keys import tenant_key
 from taskmq.model.states import JobState
 from taskmq.stored_jobs.explanations import Explanation, explain_job
 from taskmq.stored_jobs.new_jobs import name_of, result_of
+from taskmq.stored_jobs.recorded_jobs import RecordedJobs
 from taskmq.stored_jobs.stored import StoredJobs
 
 __all__ = ["JobQueries"]
@@ -32,8 +33,9 @@ _BETWEEN_POLLS: Final = 1.0
 class JobQueries:
     """Queries that read jobs from the store, else from the state."""
 
-    def __init__(self, sessions: Sessions, sent: SentJobs, stored: StoredJobs) -> None:
+    def __init__(self, sessions: Sessions, sent: SentJobs, stored: StoredJobs, recorded: RecordedJobs) -> None:
         self.sent: SentJobs = sent
+        self.recorded: RecordedJobs = recorded
         self._sessions = sessions
         self._store = stored
 
@@ -53,7 +55,7 @@ class JobQueries:
     list_waiting = blocking(alist_waiting)
 
     async def aget(self, job_id: str, *, tenant: str | None = None) -> JobRecord:
-        """Return the stored job, with its body and result.
+        """Return the stored job, with its body and result, or the recorded sent job.
 
         Args:
             tenant: tenant that owns the job, if `job_id` is an id within that tenant. The `id` of a handle already
@@ -74,7 +76,8 @@ class JobQueries:
         """List up to `limit` jobs, newest first, without bodies and results.
 
         Args:
-            which: a `JobFilter`, or a filter as text, such as "status:failed task:invoice.*"; see docs/store.md.
+            which: a `JobFilter`, or a filter as text, such as "status:failed task:invoice.*"; see docs/store.md. With
+                `via:broker`, recorded sent jobs, else stored ones.
             tenant: only jobs of this tenant; "" means jobs without a tenant.
             after: the `after` of the previous page.
 
@@ -86,7 +89,10 @@ class JobQueries:
             raise InvalidOption(f"limit={limit}: give at least 1")
         if after is not None:
             _check_cursor(after)
-        return await self._sessions.store().list_jobs(await self._filter(which, tenant), after=after, limit=limit)
+        found = await self._filter(which, tenant)
+        if found.via == "broker":
+            return await self.recorded.store.page(found, after=after, limit=limit)
+        return await self._sessions.store().list_jobs(found, after=after, limit=limit)
 
     list = blocking(alist)
 
@@ -94,7 +100,10 @@ class JobQueries:
         self, which: JobFilter | str = EVERYTHING, *, tenant: str | None = None, cap: int = 10_000
     ) -> int:
         """Count jobs exactly up to `cap`; `cap` + 1 means more. See `list` for `which` and `tenant`."""
-        return await self._sessions.store().count_jobs(await self._filter(which, tenant), cap=cap)
+        found = await self._filter(which, tenant)
+        if found.via == "broker":
+            return await self.recorded.store.count(found, cap=cap)
+        return await self._sessions.store().count_jobs(found, cap=cap)
 
     count = blocking(acount)
 
@@ -120,8 +129,7 @@ class JobQueries:
 
     async def aattempts(self, job_id: str, *, tenant: str | None = None) -> Sequence[AttemptRecord]:
         """Return all attempts of the job, earliest first. Runs that do not count are in its history."""
-        record = await self.aget(job_id, tenant=tenant)
-        return all_attempts(record, await self._sessions.store().attempts(record.id))
+        return await self.recorded.attempts(await self.aget(job_id, tenant=tenant))
 
     attempts = blocking(aattempts)
 
@@ -148,7 +156,9 @@ class JobQueries:
             UnsupportedFeature: the store keeps no log lines.
         """
         record = await self.aget(job_id, tenant=tenant)
-        which = LogFilter(job=record.id, level=read_level(level), text=text, attempt=attempt)
+        which = LogFilter(
+            job=record.id, is_sent=record.via == "broker", level=read_level(level), text=text, attempt=attempt
+        )
         return await history_of(self._sessions.store()).logs.page(which, after=after, limit=limit, oldest_first=True)
 
     logs = blocking(alogs)

@@ -23,6 +23,7 @@ from taskmq.stored_jobs.dependencies import check_refusal
 from taskmq.stored_jobs.job_changes import JobChanges
 from taskmq.stored_jobs.named_calls import NamedCall, NamedCalls
 from taskmq.stored_jobs.new_jobs import new_job, set_derived_id
+from taskmq.stored_jobs.recorded_jobs import RecordedJobs
 from taskmq.stored_jobs.stored import StoredJobs
 from taskmq.stored_jobs.task_catalogue import TaskCatalogue
 from taskmq.tasks.call_shapes import CallOfNone, CallOfOne, CallOfThree, CallOfTwo
@@ -69,6 +70,7 @@ class Jobs(JobChanges):
 
     Attributes:
         sent: jobs sent to the broker, as the state knows them.
+        recorded: those that the store has recorded (`record="all"`).
         catalogue: tasks registered by workers and schedulers.
         definitions: `app.definitions`.
     """
@@ -77,7 +79,8 @@ class Jobs(JobChanges):
         self.catalogue: TaskCatalogue = TaskCatalogue(sessions)
         names = NamedCalls(self, tasks, self.catalogue)
         sent = SentJobs(sessions, plan_of=tasks.plan_of, result_ttl=result_ttl)
-        super().__init__(sessions, sent, StoredJobs(sessions, find_task=names.find_task), names)
+        recorded = RecordedJobs(sessions, sent)
+        super().__init__(sessions, sent, StoredJobs(sessions, recorded, find_task=names.find_task), recorded, names)
         self.definitions: Definitions = Definitions(sessions, names)
         self._tasks = tasks
 

@@ -37,6 +37,7 @@ from taskmq.stored_jobs.dependencies import check_refusal, resolve_upstream, res
 from taskmq.stored_jobs.group_commit import GroupCommit
 from taskmq.stored_jobs.lane_announcer import LaneAnnouncer
 from taskmq.stored_jobs.new_jobs import build_resumed_body, name_of
+from taskmq.stored_jobs.recorded_jobs import RecordedJobs, check_stored
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature
 from taskmq.tasks.task import Task
 
@@ -98,16 +99,19 @@ class StoredJobs:
     """Jobs in the store of the running loop's session.
 
     Args:
+        recorded: the recorded sent jobs.
         find_task: returns a task by its name, or its signature; None if unknown.
     """
 
     def __init__(
         self,
         sessions: Sessions,
+        recorded: RecordedJobs,
         *,
         find_task: Callable[[str], Awaitable[Task[..., Any] | RegisteredSignature | None]],
     ) -> None:
         self._sessions = sessions
+        self._recorded = recorded
         self._find_task = find_task
         self._by_session: WeakKeyDictionary[Session, _Entrance] = WeakKeyDictionary()
 
@@ -225,18 +229,19 @@ class StoredJobs:
         return record if record is not None and record.tenant == tenant else None
 
     async def get(self, job_id: str) -> JobRecord:
-        """Return the job, as `find` does.
+        """Return the job, as `find` does, else the recorded sent job of this id.
 
         Raises:
             JobNotFound: there is no such job.
         """
-        if (record := await self.find(job_id)) is None:
+        if (record := await self.find(job_id) or await self._recorded.find(job_id)) is None:
             raise JobNotFound(f"the store has no job {job_id!r}: it was never submitted, or is no longer kept")
         return record
 
     async def read(self, job: JobRef) -> JobRecord:
         """Return a record with its body, reading it if needed: lists leave bodies out."""
-        return job if isinstance(job, JobRecord) and job.body else await self.get(id_of(job))
+        is_whole = isinstance(job, JobRecord) and (job.body or job.via == "broker")
+        return job if isinstance(job, JobRecord) and is_whole else await self.get(id_of(job))
 
     async def fetch_value(self, record: ResultRecord) -> ResultRecord:
         """Return the record with its value, fetching a large value.
@@ -275,7 +280,7 @@ class StoredJobs:
             InvalidArguments: the arguments do not match the task's signature.
         """
         store = self._sessions.store()
-        record = await self.read(job)
+        record = check_stored(await self.read(job))
         is_read = record is not job
         change = await self._encode_change(record, change)
         if now is None and needs_time(action, is_moved=change.due is not msgspec.UNSET):

@@ -18,7 +18,7 @@ from taskmq.executors import ProcessExecutor
 from taskmq.model.commands import Preemption
 from taskmq.model.history.redaction import Redactor
 from taskmq.model.telemetry.worker_status import RunningJob, WorkerStatus
-from taskmq.model.topology import WorkQueue, logical_queue
+from taskmq.model.topology import WorkQueue, logical_queue, reports_queue
 from taskmq.options.task_options import ExecutorKind
 from taskmq.run.execution import Executor
 from taskmq.run.log_capture import LogCapture
@@ -32,13 +32,14 @@ from taskmq.worker.intake.prefetch_tuner import PrefetchTuner
 from taskmq.worker.long_runs.guard import LongRunGuard
 from taskmq.worker.prefetch import prefetch_of
 from taskmq.worker.run.stats import WorkerStats
-from taskmq.worker.run_logs import RunLines, StoredRuns
+from taskmq.worker.run_logs import KeptRuns, RunLines
 from taskmq.worker.services.announced_pauses import AnnouncedPauses
 from taskmq.worker.services.cancellations import Cancellations
 from taskmq.worker.services.commands import CommandService
 from taskmq.worker.services.error_words import ErrorWords
 from taskmq.worker.services.event_publisher import EventPublisher
 from taskmq.worker.services.queue_pauses import QueuePauses
+from taskmq.worker.services.run_recorder import RunRecorder
 from taskmq.worker.services.task_announcer import TaskAnnouncer
 from taskmq.worker.settlement.error_text import ErrorTexts
 from taskmq.worker.setup import (
@@ -90,6 +91,7 @@ class Worker:
         self._target = target
         self.name = config.name or f"{socket.gethostname()}:{os.getpid()}"
         self._queues = queues_of(app, config)
+        self._recorded = [queue.name for queue in self._queues if queue.record == "all"]
         self._redactor = Redactor([config.redact] if config.redact else [])
         check_tasks(app)
         self.stats = WorkerStats()
@@ -104,6 +106,7 @@ class Worker:
         self._pauses: QueuePauses | None = None
         self._tasks: TaskAnnouncer | None = None
         self._logs: RunLines | None = None
+        self._recorder: RunRecorder | None = None
         self._capture: LogCapture | None = None
         self._resources = resources_for(app, config, self._queues)
         self._node = node_of(config)
@@ -288,6 +291,8 @@ class Worker:
             queues = [name for queue in self._queues for name in queue.physical]
             self._long_runs.attach(consumer, dispatcher.slots, dispatcher.reports, queues)
             yield "guard of long runs", self._long_runs, _TIME_TO_SETTLE
+        if self._recorder is not None:
+            yield "recorder of runs", self._recorder, _TIME_TO_SETTLE
         if isinstance(session.broker, Broadcasting):
             if config.events != "off":
                 self._events = EventPublisher(
@@ -297,7 +302,7 @@ class Worker:
                     status=self.status,
                     clock=app.sessions.clock,
                     is_permanent=config.events == "on",
-                    words=ErrorWords(ErrorTexts(self._redactor), config.report_errors),
+                    words=self._error_words(),
                 )
                 yield "event publisher", self._events, _TIME_TO_END
             self._tasks = TaskAnnouncer(session.broker, app, worker=self.name)
@@ -330,6 +335,8 @@ class Worker:
             if stores.revocations is None
             else Cancellations(stores.revocations, self._app.sessions.clock, self._cancel)
         )
+        self._logs = self._take_logs()
+        self._recorder = self._new_recorder() if self._recorded else None
         return Dispatcher(
             self._app,
             self._queues,
@@ -341,7 +348,7 @@ class Worker:
             cancelled=None if self._cancellations is None else self._cancellations.reason,
             long_runs=self._long_runs,
             guards=build_guards(self._app, self._config, worker=self.name),
-            logs=self._take_logs(),
+            logs=self._logs,
             redactor=self._redactor,
         )
 
@@ -351,7 +358,7 @@ class Worker:
         if (settings := capture_settings(config)) is None:
             return None
         session = self._app.sessions.current()
-        self._logs = RunLines(
+        lines = RunLines(
             session.broker,
             self._app.sessions.clock,
             worker=self.name,
@@ -359,12 +366,34 @@ class Worker:
             redactor=self._redactor,
             most=config.log_lines,
         )
-        sink = StoredRuns(self._logs)
+        sink = KeptRuns(lines, recorded=self._recorded, reports=self._sent_reports)
         self._capture = LogCapture(sink, settings)
         self._capture.install()
         if isinstance(processes := self._executors.get("process"), ProcessExecutor):
             processes.lines = sink
-        return self._logs
+        return lines
+
+    def _new_recorder(self) -> RunRecorder:
+        session = self._app.sessions.current()
+        return RunRecorder(
+            session.broker,
+            self.stats,
+            queues=self._recorded,
+            reports=self._sent_reports,
+            worker=self.name,
+            timeout=min(session.send_timeout, _TIME_FOR_LOGS),
+            clock=self._app.sessions.clock,
+            words=self._error_words(),
+            lines=self._logs,
+        )
+
+    @property
+    def _sent_reports(self) -> str:
+        """The queue for reports on sent jobs: that of the partition that every store has."""
+        return reports_queue(self._app.name, 0)
+
+    def _error_words(self) -> ErrorWords:
+        return ErrorWords(ErrorTexts(self._redactor), self._config.report_errors)
 
     def _cancel(self, job_id: str, reason: str) -> None:
         if self._dispatcher is not None:

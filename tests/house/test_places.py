@@ -110,6 +110,7 @@ _MAKES_MESSAGES: dict[str, str] = {
     "taskmq/scheduler/reports/letters.py": "a letter for people, no job",
     "taskmq/testing/store_run.py": "an invitation, by the scheduler of a test",
     "taskmq/worker/run_logs/lines.py": "lines of a log, no job",
+    "taskmq/worker/services/run_recorder.py": "reports, no job",
     "taskmq/worker/settlement/reports.py": "reports, no job",
 }
 _MAKES_ENVELOPES: dict[str, str] = {

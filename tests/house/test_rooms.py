@@ -50,8 +50,6 @@ _SHORT = {
     "taskmq/worker/long_runs/delivery_ages.py",
     # A rule for all who acquire a lease by its key.
     "taskmq/durable/lease_terms.py",
-    # A layer between a contract of the core's lower rows and the worker.
-    "taskmq/worker/run_logs/sink.py",
     # Names and constants shared by several modules.
     "brokers/taskmq_rabbitmq/connect/client_properties.py",
     # The source of the Lua code of all stores.

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from taskmq.model.history.logs import LogFilter, LogPage, RunLog, StoredLine, standard_level
+from taskmq.model.history.sent_runs import SentJobFacts, record_id
 from taskmq.model.units import storable
 from taskmq_sql.history.conditions import Conditions, contains
 from taskmq_sql.jobs.codes import UNDERWAY_CODES
@@ -18,6 +19,8 @@ _INSERTED: Final = (
     "job, token, line, at, level, logger, message, attempt, worker, tenant, task, queue, run, step, child"
 )
 _WIDTH: Final = 15
+# Before the id of a sent job, so that its lines are no stored job's.
+_SENT: Final = "sent:"
 # Rows per statement: keeps the number of values below both databases' limits.
 _TOGETHER: Final = 100
 _SEARCH_LINES: Final = 20_000
@@ -29,6 +32,7 @@ _LOWERED: Final = 'lower(message collate "C")'
 
 
 class _Run(NamedTuple):
+    job: str
     token: int
     tenant: str
     task: str
@@ -48,7 +52,7 @@ class SqlLogs:
         self._search_lines = search_lines
 
     async def add(self, logs: Sequence[RunLog]) -> int:
-        kept = [log for log in logs if is_job_id(log.id) and log.lines]
+        kept = [log for log in logs if log.lines and (log.sent is not None or is_job_id(log.id))]
         if not kept:
             return 0
         return await self._runner.write(partial(_add, logs=kept))
@@ -74,18 +78,20 @@ class SqlLogs:
 
 
 def _add(*, logs: Sequence[RunLog]) -> Steps[int]:
-    rows = yield from ask(_LIVE, [JobId(each) for each in sorted({log.id for log in logs})])
+    stored = sorted({log.id for log in logs if log.sent is None})
+    rows = yield from ask(_LIVE, [JobId(each) for each in stored])
     tenants = yield from names_of("tenant", {row[2] for row in rows})
     tasks = yield from names_of("task", {row[3] for row in rows})
     queues = yield from names_of("queue", {row[4] for row in rows})
     runs = {
-        job_id(job): _Run(token, tenants[tenant], tasks[task], queues[queue], (run, step, child))
+        job_id(job): _Run(job_id(job), token, tenants[tenant], tasks[task], queues[queue], (run, step, child))
         for job, token, tenant, task, queue, run, step, child in rows
     }
     lines = [
         row
         for log in logs
-        if (run := runs.get(log.id)) is not None and run.token == log.token
+        if (run := runs.get(log.id) if log.sent is None else _sent_run(log, log.sent)) is not None
+        and run.token == log.token
         for row in _rows(log, run)
     ]
     added = 0
@@ -101,10 +107,22 @@ def _add(*, logs: Sequence[RunLog]) -> Steps[int]:
     return added
 
 
+def _sent_run(log: RunLog, job: SentJobFacts) -> _Run:
+    """Return the run of a sent job, whose lines no token protects: they belong to no stored job's log."""
+    return _Run(
+        f"{_SENT}{record_id(job)}",
+        log.token,
+        storable(job.tenant),
+        storable(job.task),
+        storable(job.queue),
+        (None, None, None),
+    )
+
+
 def _rows(log: RunLog, run: _Run) -> Iterator[tuple[object, ...]]:
     for line, each in enumerate(log.lines, log.first):
         yield (
-            log.id,
+            run.job,
             log.token,
             line,
             each.at,
@@ -130,7 +148,7 @@ def _page(
 ) -> Steps[LogPage]:
     indexed = Conditions()
     for column, value in (
-        ("job", which.job),
+        ("job", f"{_SENT}{which.job}" if which.job is not None and which.is_sent else which.job),
         ("tenant", which.tenant),
         ("task", which.task),
         ("attempt", which.attempt),
@@ -184,7 +202,7 @@ def _line(row: Row) -> StoredLine:
         level=level,
         logger=logger,
         message=message,
-        job=job,
+        job=job.removeprefix(_SENT),
         attempt=attempt,
         worker=worker,
         tenant=tenant,

@@ -274,6 +274,8 @@ class PostgresJobStore(SqlJobStore):
 
     async def _resolve_names(self, which: JobFilter) -> Known | None:
         """Return the filter's names as numbers; None if nothing can match."""
+        if which.via == "broker":
+            return None
         names = self._database.names
         tenant: int | None = None
         if which.tenant is not None:

@@ -23,12 +23,15 @@ __all__ = ["expand_job", "progress_of_job"]
 async def expand_job(
     jobs: TenantJobs, record: JobRecord, wanted: Collection[str], *, can_say: bool = True
 ) -> dict[str, Any]:
-    """Read the requested parts of a job: logs, retries, payload, result, progress, options.
+    """Read the requested parts of a job: logs, retries, payload, result, progress, options. A sent job also has its
+    refusals.
 
     Args:
         can_say: whether the response can contain a problem with the result; otherwise it is raised.
     """
     found: dict[str, Any] = {}
+    if record.via == "broker":
+        found["refusals"] = await jobs.refusals(record)
     if {"logs", "retries"} & {*wanted}:
         # The last one is in the record.
         attempts = [one for one in await jobs.attempts(record.id) if one.attempt < record.attempt]

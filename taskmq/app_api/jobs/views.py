@@ -91,6 +91,7 @@ def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobVi
         retry_of="" if detail is None else detail.retry_of,
         retried_as=record.retried_as,
         depends_on=[] if detail is None else list(detail.depends_on),
+        via=record.via,
     )
 
 

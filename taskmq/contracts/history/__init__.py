@@ -1,9 +1,10 @@
-"""Contracts of a job store's history: logs, figures by the minute, depths of queues, versions, failures, alerts."""
+"""Contracts of a job store's history: logs, figures by the minute, depths, versions, failures, sent jobs, alerts."""
 
 from taskmq.contracts.history.alerts import AlertNotice, AlertStore, KeptRule, NoticeTurn
 from taskmq.contracts.history.depths import DepthStore, QueueDepth
 from taskmq.contracts.history.logs import LogStore
 from taskmq.contracts.history.rollups import FailureFilter, FailurePage, RollupFilter, RollupStore
+from taskmq.contracts.history.sent_jobs import SentJobStore, sent_attempts, sent_record
 from taskmq.contracts.history.store import HistoryStore, Remembering, history_of
 from taskmq.contracts.history.versions import VersionStore
 
@@ -21,6 +22,9 @@ __all__ = [
     "Remembering",
     "RollupFilter",
     "RollupStore",
+    "SentJobStore",
     "VersionStore",
     "history_of",
+    "sent_attempts",
+    "sent_record",
 ]

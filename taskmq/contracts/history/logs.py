@@ -17,8 +17,8 @@ class LogStore(Protocol):
     async def add(self, logs: Sequence[RunLog]) -> int:
         """Store lines in one transaction; return the number of new ones.
 
-        Lines count only with the token of a job in flight; others are not stored. A line that exists already, by its
-        run and number, stays unchanged.
+        Lines of a stored job count only with the token of a job in flight; others are not stored. Lines of sent jobs
+        never become a stored job's. A line that exists already, by its run and number, stays unchanged.
         """
         ...
 

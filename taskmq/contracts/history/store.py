@@ -6,6 +6,7 @@ from taskmq.contracts.history.alerts import AlertStore
 from taskmq.contracts.history.depths import DepthStore
 from taskmq.contracts.history.logs import LogStore
 from taskmq.contracts.history.rollups import RollupStore
+from taskmq.contracts.history.sent_jobs import SentJobStore
 from taskmq.contracts.history.versions import VersionStore
 from taskmq.errors import UnsupportedFeature
 
@@ -13,7 +14,7 @@ __all__ = ["HistoryStore", "Remembering", "history_of"]
 
 
 class HistoryStore(Protocol):
-    """Logs, figures, depths, versions, failures and alerts; they share the lifetime of their store."""
+    """Logs, figures, depths, versions, failures, sent jobs and alerts; they share the lifetime of their store."""
 
     @property
     def logs(self) -> LogStore: ...
@@ -26,6 +27,9 @@ class HistoryStore(Protocol):
 
     @property
     def versions(self) -> VersionStore: ...
+
+    @property
+    def sent_jobs(self) -> SentJobStore: ...
 
     @property
     def alerts(self) -> AlertStore: ...

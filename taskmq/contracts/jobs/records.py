@@ -10,6 +10,7 @@ from taskmq.model.envelope import decode_envelope
 from taskmq.model.history.suspensions import MISMATCH, SUSPENDED
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.dependencies import JobDependency
+from taskmq.model.jobs.filters import Via
 from taskmq.model.jobs.quotas import CountedJob, QuotaExcess
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey
 from taskmq.model.nodes import JobNeeds
@@ -181,6 +182,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         error: of a failed job or attempt; for other ends, `message` is the reason.
         retried_as: the store's id of the job that repeats it; "": none does.
         reattached: number of ended dependents that wait for it again; only in the answer to a retry.
+        via: `broker`: a recorded sent job (`record="all"`), which has no body.
     """
 
     id: str
@@ -212,6 +214,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reattached: int = 0
     processor_ms: int | None = None
     peak_memory: int | None = None
+    via: Via = "store"
 
     @property
     def scheduled_for(self) -> int:

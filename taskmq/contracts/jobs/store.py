@@ -137,7 +137,7 @@ class JobStore(PauseStore, Protocol):
         ...
 
     async def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
-        """Return up to `limit` jobs, the newest first, after the cursor `after`."""
+        """Return up to `limit` jobs, the newest first, after the cursor `after`; none `via` the broker."""
         ...
 
     async def count_jobs(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:

@@ -2,8 +2,8 @@
 
     logging record -> RunLine -> up to 256 KiB of them in one message -> reports queue -> scheduler -> store
 
-Like reports, lines count only with the token of the current run. Each run numbers its lines from 0, so that a
-duplicate of a message adds nothing. docs/wire.md describes the message for workers in other languages.
+Like reports, lines of stored jobs count only with the token of the current run. Each run numbers its lines from 0, so
+that a duplicate of a message adds nothing. docs/wire.md describes the message for workers in other languages.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,6 +13,7 @@ import msgspec
 
 from taskmq.errors import InvalidOption, MalformedMessage
 from taskmq.model.envelope import LAST_INSTANT, Token
+from taskmq.model.history.sent_runs import SentJobFacts, encode_batches
 from taskmq.model.units import did_you_mean, storable
 
 __all__ = [
@@ -41,7 +42,6 @@ LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical"
 KEPT_DAYS: Final = {10: 1, 20: 7, 30: 30, 40: 30, 50: 30}
 """Days for which lines are kept, by level."""
 _NAMES: Final = {number: name for name, number in LEVELS.items()}
-_LONGEST_MESSAGE: Final = 262_144
 _CUT: Final = " ... [cut]"
 _LONGEST_LOGGER: Final = 200
 
@@ -59,8 +59,9 @@ class RunLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Consecutive lines of one run.
 
     Attributes:
-        id: the store's id of the job.
-        token: of its invitation.
+        id: the store's id of the job; of a sent job, its name.
+        token: of its invitation; of a sent job, the start of the run in ms.
+        sent: facts of a sent job; None: the job is stored.
         first: the number of the first line within the run.
     """
 
@@ -70,6 +71,7 @@ class RunLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     worker: str = ""
     first: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
     lines: Sequence[RunLine] = ()
+    sent: SentJobFacts | None = None
 
 
 class StoredLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +104,7 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         job: the store's id of a job.
+        is_sent: whether `job` is a sent job.
         run: the store's id of a run: lines of all its jobs.
         step: with `run`, the only step, with its children; "": all.
         tenant: tenant of the jobs; "": jobs without one.
@@ -111,6 +114,7 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     job: str | None = None
+    is_sent: bool = False
     run: str | None = None
     step: str = ""
     tenant: str | None = None
@@ -139,7 +143,6 @@ class _LineBatch(msgspec.Struct, frozen=True):
     logs: list[RunLog]
 
 
-_encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(_LineBatch)
 
 
@@ -174,17 +177,7 @@ def shorten_line(logger: str, message: str) -> tuple[str, str]:
 
 def encode_logs(logs: Sequence[RunLog]) -> Iterator[bytes]:
     """Yield message bodies with these lines, in order: at most 256 KiB each, or one `RunLog`."""
-    parts: list[bytes] = []
-    size = 0
-    for log in logs:
-        part = _encoder.encode(log)
-        if parts and size + len(part) > _LONGEST_MESSAGE:
-            yield _message(parts)
-            parts, size = [], 0
-        parts.append(part)
-        size += len(part) + 1
-    if parts:
-        yield _message(parts)
+    return (body for _, body in encode_batches("logs", logs))
 
 
 def decode_logs(body: bytes) -> list[RunLog]:
@@ -197,7 +190,3 @@ def decode_logs(body: bytes) -> list[RunLog]:
         return _decoder.decode(body).logs
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedMessage(f"cannot decode the log lines: {type(error).__name__}: {error}") from error
-
-
-def _message(parts: Sequence[bytes]) -> bytes:
-    return b'{"logs":[%s]}' % b",".join(parts)

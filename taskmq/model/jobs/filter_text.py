@@ -9,13 +9,13 @@ or a final star are written in double quotes, where a backslash escapes a quote 
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 from msgspec.structs import replace
 
 from taskmq.errors import InvalidFilter, InvalidOption
 from taskmq.model.envelope import LAST_INSTANT
-from taskmq.model.jobs.filters import EVERYTHING, JobFilter, Retried
+from taskmq.model.jobs.filters import EVERYTHING, JobFilter, Retried, Via
 from taskmq.model.runs.records import RunState
 from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean, parse_duration, to_ms
@@ -39,7 +39,7 @@ _SPANS: Final = {"duration": "min_ran", "wait": "min_waited"}
 _TIMES: Final = {"created": "submitted", "due": "due", "ended": "finished"}
 _FIELDS: Final = (
     "status", "task", "queue", "tenant", "error", "duration", "wait", "attempt", "created", "due", "ended",
-    "label.NAME", "key", "id", "retried",
+    "label.NAME", "key", "id", "retried", "via",
 )  # fmt: skip
 _RUN_FIELDS: Final = ("workflow", "status", "tenant", "started", "label.NAME", "parent")
 _HELD: Final = "held"
@@ -276,6 +276,14 @@ def _read_retried(part: _Part, now: int) -> dict[str, Any]:
     return {"retried": value.text}
 
 
+def _read_via(part: _Part, now: int) -> dict[str, Any]:
+    del now
+    value = _only(part)
+    if value.text not in get_args(Via):
+        raise _error(value.column, f"via:{value.text} is not a choice: write via:store or {_EXAMPLES['via']}")
+    return {"via": value.text}
+
+
 def _read_label(part: _Part, now: int) -> dict[str, Any]:
     del now
     if not part.label:
@@ -382,6 +390,7 @@ _READERS: Final[dict[str, Callable[[_Part, int], dict[str, Any]]]] = {
     "label": _read_label,
     "attempt": _read_attempt,
     "retried": _read_retried,
+    "via": _read_via,
     **dict.fromkeys(_SPANS, _read_span),
     **dict.fromkeys(_TIMES, _read_time),
 }
@@ -394,6 +403,7 @@ _EXAMPLES: Final = {
     "due": "due:<+1h",
     "ended": "ended:>-12h",
     "retried": "retried:yes",
+    "via": "via:broker",
     "started": "started:>-24h",
     "workflow": "workflow:nightly*",
 }

@@ -6,9 +6,10 @@ import msgspec
 
 from taskmq.model.states import TERMINAL, JobState
 
-__all__ = ["EVERYTHING", "UNSUCCESSFUL", "JobFilter", "Retried"]
+__all__ = ["EVERYTHING", "UNSUCCESSFUL", "JobFilter", "Retried", "Via"]
 
 Retried = Literal["", "yes", "no", "any"]
+Via = Literal["store", "broker"]
 
 UNSUCCESSFUL: Final = TERMINAL - {JobState.SUCCEEDED}
 """Ends that a retry settles: filters for them exclude jobs that were retried."""
@@ -34,6 +35,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         ids: any of these ids.
         retried: whether another job repeats it: `yes`, `no`, or `any`. "": `no` for the unsuccessful ends among
             `states`, and `any` for other states.
+        via: `store`: stored jobs; `broker`: recorded sent jobs (`record="all"`).
     """
 
     tenant: str | None = None
@@ -55,6 +57,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: tuple[tuple[str, str], ...] = ()
     ids: tuple[str, ...] = ()
     retried: Retried = ""
+    via: Via = "store"
 
     def wants_retried(self, state: JobState) -> bool | None:
         """Return whether jobs in this state must have been retried (True), must not (False), or either (None)."""

@@ -34,4 +34,6 @@ async def forget_old(store: JobStore, *, kept_days: int = _KEPT) -> None:
         pass
     while await history.versions.forget(before=before, limit=_TOGETHER) == _TOGETHER:
         pass
+    while await history.sent_jobs.forget(before=before, limit=_TOGETHER) == _TOGETHER:
+        pass
     await history.alerts.forget(before=before)

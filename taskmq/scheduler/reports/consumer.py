@@ -5,6 +5,7 @@
                                        |         its job fails
                                        | the store is down: the consumer stops and starts again later
                   log lines, progress               -> the store, before the reports of their runs
+                  runs of sent jobs                 -> the store
                   values to save                    -> the store -> answered
                   redelivered invitations           -> after all reports before them: `returned_jobs`
                   no report: an invitation that the broker dropped -> the job is dispatched again, fails, or
@@ -24,7 +25,7 @@ about an unknown job is parked, because the database may have been restored and 
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -45,6 +46,7 @@ from taskmq.errors import (
 )
 from taskmq.model.backoff import Backoff
 from taskmq.model.history.logs import LOGS_TASK, RunLog, decode_logs
+from taskmq.model.history.sent_runs import RUNS_TASK, RunReport, decode_runs
 from taskmq.model.jobs.reports import Report, after_report, goes_on, read_reports, with_readable_result
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
@@ -135,8 +137,9 @@ class ReportConsumer:
         self._ledger = state.ledger
         self._queue = queue
         self._returned = returned
-        self._logs = store.history.logs if isinstance(store, Remembering) else None
+        self._history = store.history if isinstance(store, Remembering) else None
         self._lines: list[RunLog] = []
+        self._sent_runs: list[RunReport] = []
         self._journals = ReportedJournals(session.broker, store.journals)
         self._parked = parked
         self._results = results
@@ -209,7 +212,7 @@ class ReportConsumer:
                     self._in_work.append(delivery)
                     received += await self._read(delivery)
                 # Before the reports of their runs, because lines of an ended run are not accepted.
-                await self._keep_lines()
+                await self._keep_history()
                 await self._journals.keep_progress()
                 self._has_advanced = False
                 for start in range(0, len(received), _BATCH):
@@ -248,26 +251,38 @@ class ReportConsumer:
         self._in_work.clear()
         self._waiting.clear()
         self._lines.clear()
+        self._sent_runs.clear()
         self._journals.clear()
         self._arrived.clear()
 
-    async def _keep_lines(self) -> None:
+    async def _keep_history(self) -> None:
+        """Store the received log lines and runs of sent jobs."""
         lines, self._lines = self._lines, []
-        if not lines or self._logs is None:
+        runs, self._sent_runs = self._sent_runs, []
+        if (history := self._history) is None:
             return
+        if lines:
+            self._counts.lines += await self._keep(history.logs.add(lines), "log lines")
+        if runs:
+            await self._keep(history.sent_jobs.add(runs), "runs of sent jobs")
+
+    async def _keep(self, adding: Awaitable[int], what: str) -> int:
+        """Return how many rows were added; none if the store cannot keep them."""
         try:
-            added = await self._logs.add(lines)
+            return await adding
         except StoreUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - a broken line of a log must not hold up reports
-            _log.error("%s: dropping log lines that the store cannot keep", self.name, exc_info=error)
-        else:
-            self._counts.lines += added
+        except Exception as error:  # noqa: BLE001 - a broken line or run must not hold up reports
+            _log.error("%s: dropping %s that the store cannot keep", self.name, what, exc_info=error)
+            return 0
 
     async def _read(self, delivery: Delivery) -> list[_Received]:
-        if delivery.task == LOGS_TASK:
+        if delivery.task in {LOGS_TASK, RUNS_TASK}:
             try:
-                self._lines += decode_logs(delivery.body)
+                if delivery.task == LOGS_TASK:
+                    self._lines += decode_logs(delivery.body)
+                else:
+                    self._sent_runs += decode_runs(delivery.body)
             except MalformedMessage as error:
                 self._counts.reports["malformed"] += 1
                 _log.warning("%s: %s", self.name, error)

@@ -87,7 +87,7 @@ async def explain_job(
             reasons += await _explain_preemption(store, record, reader)
         case _:
             return Explanation(state=record.state, reasons=[])
-    if record.state not in UNDERWAY:
+    if record.state not in UNDERWAY and record.via == "store":
         partition = store.dispatching.partition_of(record.queue)
         if await store.dispatching.leases.find(partition_key(partition)) is None:
             # For a ready job this is the most important reason.
@@ -130,6 +130,11 @@ async def _explain_ready(
     """Explain why a ready job was not dispatched yet, and count those of its queue at the broker if that is known."""
     unknown: list[WaitReason] = []
     at_broker = None
+    if record.via == "broker":
+        condition = await examine_queue(session, record.queue, reader=reader)
+        text = f"it returned to queue {record.queue!r} and waits for a worker there"
+        waits = WaitReason(kind="turn", text=text, subject=record.queue)
+        return [*condition.obstacles, waits, *condition.unknown], None
     if _needs_node(record):
         # A placed job is run by the workers of its node, not of its queue.
         paused, unknown = await find_pause(session, record.queue, reader=reader)

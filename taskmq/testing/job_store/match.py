@@ -20,7 +20,8 @@ def matches(which: JobFilter, job: JobRecord, *, now: int) -> bool:
 
 def _names_fit(which: JobFilter, job: JobRecord) -> bool:
     return (
-        (which.tenant is None or job.tenant == which.tenant)
+        which.via == job.via
+        and (which.tenant is None or job.tenant == which.tenant)
         and (not which.states or job.state in which.states)
         and (not which.tasks or job.task in which.tasks)
         and job.task.startswith(which.task_prefix)

@@ -3,8 +3,8 @@
 The counters cost a few dictionary look-ups a run. Without observers, observation costs nothing.
 """
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, ParamSpec, Protocol
 
 from taskmq.contracts.broker import Delivery
 from taskmq.model import headers as header
@@ -15,13 +15,35 @@ from taskmq.model.topology import logical_queue
 from taskmq.run.context import due_instant
 from taskmq.worker.attempt import Attempt
 
-__all__ = ["EndListener", "StartListener", "WorkerStats", "first_wait"]
+__all__ = ["EndListener", "RunListener", "StartListener", "WorkerStats", "first_wait"]
+
+P = ParamSpec("P")
 
 StartListener = Callable[[Delivery, Envelope, str, int | None], None]
 """Called with each run that starts: its message, its job's id, and the start (ms) if it is known."""
 EndListener = Callable[[Delivery, Envelope, str, Outcome, float, int | None], None]
 """Called with each ended run: its message, its job's id, its outcome, its duration in seconds, and its processor time
 in ms; None: unknown."""
+
+
+class RunListener(Protocol):
+    """Observes the runs of a worker."""
+
+    def on_start(self, delivery: Delivery, envelope: Envelope, job_id: str, at: int | None) -> None:
+        """See `StartListener`."""
+        ...
+
+    def on_end(  # noqa: PLR0917 - called for each run, where keywords cost time
+        self,
+        delivery: Delivery,
+        envelope: Envelope,
+        job_id: str,
+        outcome: Outcome,
+        seconds: float,
+        processor: int | None,
+    ) -> None:
+        """See `EndListener`."""
+        ...
 
 
 class WorkerStats:
@@ -45,6 +67,20 @@ class WorkerStats:
         self.on_start: StartListener | None = None
         self.on_end: EndListener | None = None
         self.on_park: Callable[[Delivery, Parked], None] | None = None
+        self._listeners: tuple[RunListener, ...] = ()
+
+    def listen(self, listener: RunListener) -> None:
+        """Call the listener for each run from now on."""
+        self._set_listeners((*self._listeners, listener))
+
+    def stop_listening(self, listener: RunListener) -> None:
+        """Stop calling the listener. It may have been removed already."""
+        self._set_listeners(tuple(each for each in self._listeners if each is not listener))
+
+    def _set_listeners(self, listeners: tuple[RunListener, ...]) -> None:
+        self._listeners = listeners
+        self.on_start = _call_all([each.on_start for each in listeners])
+        self.on_end = _call_all([each.on_end for each in listeners])
 
     def start(self, attempt: Attempt, *, now: float) -> None:
         """Count a run that starts."""
@@ -129,6 +165,18 @@ def first_wait(delivery: Delivery, envelope: Envelope, *, started: int) -> float
         return None
     due = due_instant(envelope)
     return None if due is None else max(started - due, 0) / 1000
+
+
+def _call_all(functions: Sequence[Callable[P, None]]) -> Callable[P, None] | None:
+    """Return a function that calls these in order: the only one itself, because it is called for each run."""
+    if len(functions) < 2:
+        return functions[0] if functions else None
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+        for function in functions:
+            function(*args, **kwargs)
+
+    return call
 
 
 # Observers of plain successes do not get the value.

@@ -1,6 +1,6 @@
-"""Capture of log lines of stored jobs' runs; only with `--capture-logs`."""
+"""Capture of log lines of runs that are kept; only with `--capture-logs`."""
 
-from taskmq.worker.run_logs.lines import RunLines
-from taskmq.worker.run_logs.sink import StoredRuns
+from taskmq.worker.run_logs.lines import LoggedRun, RunLines
+from taskmq.worker.run_logs.sink import KeptRuns
 
-__all__ = ["RunLines", "StoredRuns"]
+__all__ = ["KeptRuns", "LoggedRun", "RunLines"]

@@ -10,19 +10,20 @@ import asyncio
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from taskmq.contracts.broker import Broker, Outgoing
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import SendError
 from taskmq.model.clock import Clock
-from taskmq.model.envelope import JSON, Invitation
+from taskmq.model.envelope import JSON
 from taskmq.model.history.logs import LOGS_TASK, LONGEST_LINE, RunLine, RunLog, encode_logs, shorten_line
 from taskmq.model.history.redaction import Redactor
+from taskmq.model.history.sent_runs import SentJobFacts
 from taskmq.run.log_capture import PrintedText
 
-__all__ = ["RunLines"]
+__all__ = ["LoggedRun", "RunLines"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -37,14 +38,29 @@ _WARNING: Final = 30
 _OURS: Final = "taskmq.worker"
 
 
+class LoggedRun(NamedTuple):
+    """The run that a line belongs to.
+
+    Attributes:
+        id, token: identify the run: of a sent job, its name and the start of the run in ms.
+        reports: the queue for its lines.
+        sent: facts of a sent job; None: the job is stored.
+    """
+
+    id: str
+    token: int
+    attempt: int
+    reports: str
+    sent: SentJobFacts | None = None
+
+
 class _Run:
     """The lines of one run."""
 
-    __slots__ = ("attempt", "begun", "count", "dropped", "invitation", "waiting")
+    __slots__ = ("begun", "count", "dropped", "of", "waiting")
 
-    def __init__(self, invitation: Invitation, attempt: int) -> None:
-        self.invitation = invitation
-        self.attempt = attempt
+    def __init__(self, of: LoggedRun) -> None:
+        self.of = of
         self.count = 0
         self.dropped = 0
         self.waiting: list[RunLine] = []
@@ -90,16 +106,16 @@ class RunLines:
         self._is_scheduled = False
         self._sending = TaskSet("worker logs", failure="lines of logs were not sent")
 
-    def add(self, invitation: Invitation, attempt: int, level: int, logger: str, message: str) -> None:
+    def add(self, of: LoggedRun, level: int, logger: str, message: str) -> None:
         """Add a line; may be called from any thread."""
         with self._lock:
-            if not self._has_room(self._run(invitation, attempt)):
+            if not self._has_room(self._run(of)):
                 return
         # Not under the lock: it takes longer than all the rest.
         name, text = shorten_line(logger, self._redactor.redact(message[:_LONGEST_REDACTED]))
         line = RunLine(self._clock.now_ms(), min(max(level, 0), 1_000), name, text)
         with self._lock:
-            run = self._run(invitation, attempt)
+            run = self._run(of)
             if not self._has_room(run):
                 return
             run.count += 1
@@ -114,17 +130,17 @@ class RunLines:
             # The loop is closed: nothing is sent any more.
             return
 
-    def write(self, invitation: Invitation, attempt: int, level: int, stream: str, text: str) -> None:
+    def write(self, of: LoggedRun, level: int, stream: str, text: str) -> None:
         """Add printed text, from any thread: whole lines, and at the end of the run an unfinished one."""
         with self._lock:
-            lines = self._run(invitation, attempt).begun.lines(stream, level, text)
+            lines = self._run(of).begun.lines(stream, level, text)
         for line in lines:
-            self.add(invitation, attempt, level, stream, line)
+            self.add(of, level, stream, line)
 
-    def drop(self, invitation: Invitation, attempt: int, count: int) -> None:
+    def drop(self, of: LoggedRun, count: int) -> None:
         """Count lines that were dropped before they arrived here."""
         with self._lock:
-            self._run(invitation, attempt).dropped += count
+            self._run(of).dropped += count
             self.dropped += count
 
     async def send(self, queue: str, ended: Sequence[tuple[str, int]] = ()) -> None:
@@ -143,6 +159,19 @@ class RunLines:
                         logs.append(self._drop_notice(run))
             if logs:
                 await self._publish(queue, logs)
+
+    def sent_runs(self, ended: Mapping[str, int]) -> list[tuple[str, int]]:
+        """Return the runs of sent jobs, as `send` takes them, that started before these instants (ms).
+
+        Args:
+            ended: by the jobs' names.
+        """
+        with self._lock:
+            return [
+                key
+                for key, run in self._runs.items()
+                if run.of.sent is not None and run.of.token <= ended.get(run.of.id, -1)
+            ]
 
     async def aclose(self) -> None:
         """Send the waiting lines, and wait for those in transit."""
@@ -171,11 +200,11 @@ class RunLines:
         self.dropped += 1
         return False
 
-    def _run(self, invitation: Invitation, attempt: int) -> _Run:
-        key = (invitation.id, invitation.token)
+    def _run(self, of: LoggedRun) -> _Run:
+        key = (of.id, of.token)
         run = self._runs.get(key)
         if run is None:
-            run = self._runs.setdefault(key, _Run(invitation, attempt))
+            run = self._runs.setdefault(key, _Run(of))
             # A thread left behind by a run may log forever, and its end is never reported.
             if len(self._runs) > _RUNS_KNOWN:
                 _, oldest = self._runs.popitem(last=False)
@@ -186,12 +215,12 @@ class RunLines:
     def _end_lines(self, key: tuple[str, int]) -> None:
         if (run := self._runs.get(key)) is not None:
             for stream, level, text in run.begun.end():
-                self.add(run.invitation, run.attempt, level, stream, text)
+                self.add(run.of, level, stream, text)
 
     def _take(self, queue: str) -> list[RunLog]:
         logs: list[RunLog] = []
         for run in tuple(self._runs.values()):
-            if run.waiting and run.invitation.reports == queue:
+            if run.waiting and run.of.reports == queue:
                 lines, run.waiting = run.waiting, []
                 self._waiting -= len(lines)
                 logs.append(self._log_of(run, run.count - len(lines), lines))
@@ -203,17 +232,18 @@ class RunLines:
 
     def _log_of(self, run: _Run, first: int, lines: list[RunLine]) -> RunLog:
         return RunLog(
-            id=run.invitation.id,
-            token=run.invitation.token,
-            attempt=run.attempt,
+            id=run.of.id,
+            token=run.of.token,
+            attempt=run.of.attempt,
             worker=self._worker,
             first=first,
             lines=lines,
+            sent=run.of.sent,
         )
 
     def _queues(self) -> list[str]:
         with self._lock:
-            return sorted({run.invitation.reports for run in tuple(self._runs.values()) if run.waiting})
+            return sorted({run.of.reports for run in tuple(self._runs.values()) if run.waiting})
 
     def _flush(self) -> None:
         with self._lock:

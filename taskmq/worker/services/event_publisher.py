@@ -123,8 +123,7 @@ class EventPublisher:
         """Send job events for this many seconds, at most ten minutes; None: until `close`."""
         if not self._is_watching:
             self._is_watching = True
-            self._stats.on_start = self._on_start
-            self._stats.on_end = self._on_end
+            self._stats.listen(self)
             self._stats.on_park = self._on_park
             if seconds is not None:
                 # A new reader learns which workers exist.
@@ -174,7 +173,8 @@ class EventPublisher:
             self._until = None
         if self._is_watching:
             self._is_watching = False
-            self._stats.on_start = self._stats.on_end = self._stats.on_park = None
+            self._stats.stop_listening(self)
+            self._stats.on_park = None
 
     def _send_failures(self) -> None:
         """Publish error messages; a rejected one does not count as a dropped event."""
@@ -210,7 +210,8 @@ class EventPublisher:
             name = self._queues[physical] = logical_queue(physical)
         return name
 
-    def _on_start(self, delivery: Delivery, envelope: Envelope, job_id: str, at: int | None) -> None:
+    def on_start(self, delivery: Delivery, envelope: Envelope, job_id: str, at: int | None) -> None:
+        """See `RunListener`."""
         if not (number := self._next_number()):
             return
         now = self._clock.now_ms() if at is None else at
@@ -229,7 +230,7 @@ class EventPublisher:
             )
         )
 
-    def _on_end(  # noqa: PLR0917 - called for each run, where keywords cost time
+    def on_end(  # noqa: PLR0917 - called for each run, where keywords cost time
         self,
         delivery: Delivery,
         envelope: Envelope,
@@ -238,6 +239,7 @@ class EventPublisher:
         seconds: float,
         processor: int | None,
     ) -> None:
+        """See `RunListener`."""
         if not (number := self._next_number()):
             return
         delay = error = None

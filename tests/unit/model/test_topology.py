@@ -196,6 +196,7 @@ def test_only_shards_are_shards(name: str) -> None:
     [
         ({"kind": "stream"}, "kind='stream'"),
         ({"policy": "lottery"}, "policy='lottery': one of fifo"),
+        ({"record": "some"}, "record='some': 'failures' or 'all'"),
         ({"priorities": "strict"}, "priorities='strict'"),
         ({"ordered": 0}, "ordered=0"),
         ({"ordered": 101}, "ordered=101"),

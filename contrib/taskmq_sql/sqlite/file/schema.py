@@ -403,6 +403,17 @@ _TRIED_VERSIONS: Final = """
 CREATE TABLE tried_version (id BLOB NOT NULL, version TEXT NOT NULL, PRIMARY KEY (id, version)) WITHOUT ROWID
 """
 _GROUPS: Final = "ALTER TABLE membership ADD COLUMN groups TEXT NOT NULL DEFAULT '[]'"
+_SENT_JOBS: Final = """
+CREATE TABLE sent_job (
+    id BLOB NOT NULL PRIMARY KEY, sent INTEGER NOT NULL, started INTEGER NOT NULL, ended INTEGER, due INTEGER,
+    version INTEGER NOT NULL, attempt INTEGER NOT NULL, processor_ms INTEGER, priority INTEGER NOT NULL,
+    state INTEGER NOT NULL, name TEXT NOT NULL, key TEXT, tenant TEXT NOT NULL, task TEXT NOT NULL,
+    queue TEXT NOT NULL, worker TEXT NOT NULL, error_type TEXT, error_message TEXT, traceback TEXT, earlier TEXT
+) WITHOUT ROWID;
+CREATE INDEX sent_job_tenant ON sent_job (tenant, id);
+CREATE INDEX sent_job_state ON sent_job (state, id) WHERE state <> 5;
+CREATE INDEX sent_job_key ON sent_job (key, tenant, id) WHERE key IS NOT NULL
+"""
 _STORED_JOBS_ALONE: Final = f"{_CLAIMS};{_LINES};{_RATES};{_JOURNALS};{_REATTACHMENT}"
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 
@@ -432,6 +443,7 @@ JOB_STORE: Final = FileKind(
         _APP_VERSIONS,
         _TRIED_VERSIONS,
         _GROUPS,
+        _SENT_JOBS,
     ),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),

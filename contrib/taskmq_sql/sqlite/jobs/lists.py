@@ -84,6 +84,8 @@ class _Condition:
         self._texts = ["1"]
         self._transaction = transaction
         self._is_history = table == "job_history"
+        if which.via == "broker":
+            self._add(_NOTHING)
         self._add_states(which)
         self._add_names(which)
         self._add_times(which)

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.model.envelope import Invitation
 from taskmq.model.history.logs import LONGEST_LINE, decode_logs
 from taskmq.model.history.redaction import Redactor
 from taskmq.model.topology import ReportQueue
 from taskmq.testing import Confirmed, FakeClock, FlakyBroker
-from taskmq.worker.run_logs import RunLines
+from taskmq.worker.run_logs import LoggedRun, RunLines
 from taskmq_local import forget_memory, open_memory_broker
 from tests.coroutines import run_by
 from tests.unit.worker.staged import settle_loop
@@ -43,15 +42,15 @@ def _play(
         forget_memory(name)
 
 
-def _invitation(job: str) -> Invitation:
-    return Invitation(id=job, token=1, reports=_QUEUE)
+def _build_run(job: str) -> LoggedRun:
+    return LoggedRun(id=job, token=1, attempt=1, reports=_QUEUE)
 
 
 def _fill(lines: RunLines) -> None:
     """Log more than one message holds: 40 lines of each of two runs."""
     for job in ("a", "b"):
         for _ in range(40):
-            lines.add(_invitation(job), 1, 20, "shop", "x" * 8_000)
+            lines.add(_build_run(job), 20, "shop", "x" * 8_000)
 
 
 def _sent_lines(broker: FlakyBroker) -> list[tuple[str, int]]:
@@ -127,12 +126,12 @@ async def test_a_finaliser_that_logs_during_a_capture_does_not_deadlock(
         __slots__ = ()
 
         def __del__(self) -> None:
-            lines.add(_invitation("of the finaliser"), 1, 20, "shop", "gone")
+            lines.add(_build_run("of the finaliser"), 20, "shop", "gone")
 
-    lines.add(_invitation(Name("oldest")), 1, 20, "shop", "begun")
+    lines.add(_build_run(Name("oldest")), 20, "shop", "begun")
     # That many runs are remembered; the oldest is forgotten.
     for number in range(5_000):
-        lines.add(_invitation(f"{number}"), 1, 20, "shop", "another")
+        lines.add(_build_run(f"{number}"), 20, "shop", "another")
     await lines.aclose()
 
     assert ("of the finaliser", 1) in _sent_lines(broker)
@@ -147,8 +146,8 @@ def test_redaction_stops_at_the_size_limit() -> None:
             return super().redact(text)
 
     async def test(lines: RunLines, broker: FlakyBroker) -> None:
-        lines.add(_invitation("a"), 1, 20, "shop", "password=" + "x" * 1_000_000)
-        lines.add(_invitation("a"), 1, 20, "shop", "a" * 1_000_000)
+        lines.add(_build_run("a"), 20, "shop", "password=" + "x" * 1_000_000)
+        lines.add(_build_run("a"), 20, "shop", "a" * 1_000_000)
         await lines.send(_QUEUE)
 
         (body,) = [entry.message.body for entry in broker.journal if isinstance(entry, Confirmed)]
@@ -158,7 +157,7 @@ def test_redaction_stops_at_the_size_limit() -> None:
 
         lengths.clear()
         for _ in range(1_005):
-            lines.add(_invitation("b"), 1, 20, "shop", "too many")
+            lines.add(_build_run("b"), 20, "shop", "too many")
         assert (len(lengths), lines.dropped) == (1_000, 5)
 
     _play(test, Recording())
@@ -167,7 +166,7 @@ def test_redaction_stops_at_the_size_limit() -> None:
 @run_by(_play)
 async def test_any_number_of_runs_may_print_without_a_newline(lines: RunLines, broker: FlakyBroker, /) -> None:
     for number in range(5_001):
-        lines.write(_invitation(f"{number}"), 1, 20, "stdout", "begun")
+        lines.write(_build_run(f"{number}"), 20, "stdout", "begun")
     await lines.send(_QUEUE, [("5000", 1), ("0", 1)])
 
     # The oldest run is forgotten.
@@ -181,13 +180,13 @@ async def test_a_run_may_begin_to_log_during_a_capture(lines: RunLines, broker: 
         __slots__ = ()
 
         def __eq__(self, other: object) -> bool:
-            lines.add(_invitation("late"), 1, 20, "shop", "as a finaliser may")
+            lines.add(_build_run("late"), 20, "shop", "as a finaliser may")
             return super().__eq__(other)
 
         __hash__ = str.__hash__
 
-    lines.add(Invitation(id="early", token=1, reports=Queue(_QUEUE)), 1, 20, "shop", "begun")
-    lines.add(_invitation("other"), 1, 20, "shop", "begun")
+    lines.add(LoggedRun(id="early", token=1, attempt=1, reports=Queue(_QUEUE)), 20, "shop", "begun")
+    lines.add(_build_run("other"), 20, "shop", "begun")
     await lines.send(_QUEUE)
     await lines.aclose()
 

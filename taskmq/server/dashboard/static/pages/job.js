@@ -88,11 +88,31 @@ function Change({ job, close, done }) {
     ${fields}<//>`;
 }
 
+/** Dialog that gives a recorded sent job another time. */
+function Reschedule({ job, close, done }) {
+  const [version] = useState(job.version);
+  const [when, setWhen] = useState("");
+  const act = async (/** @type {string} */ note) => {
+    const body = { note, schedule_time: new Date(when || Date.now()).toISOString() };
+    await call("PATCH", `jobs/${part(job.id)}`, { body, headers: { "If-Match": `"${version}"` } });
+    notify("Rescheduled.");
+    done();
+  };
+  return html`<${Confirm} title="Reschedule" close=${close} act=${act} verb="Reschedule" note>
+    <${Field} label="Run at, in this browser's time zone" hint="Leave empty to run now."><input type="datetime-local" step="1" value=${when} onInput=${(/** @type {any} */ e) => setWhen(e.target.value)} /><//><//>`;
+}
+
+/** Reasons why a sent job that has not ended cannot be cancelled or rescheduled. */
+const Refused = ({ job }) => [["cancel", "cancelled"], ["change", "rescheduled"]].filter(([verb]) => job.refusals?.[verb]).map(([verb, what]) =>
+  html`<p key=${verb} class="dim">Cannot be ${what}: ${job.refusals[verb]}</p>`);
+
 function Actions({ job, reload }) {
   const [open, show] = useState("");
   const where = `jobs/${part(job.id)}`;
   const ended = ENDED.has(job.state);
   const runs = job.state === "running";
+  const isSent = job.via === "broker";
+  const can = (/** @type {string} */ verb) => !job.refusals?.[verb];
   const close = () => show("");
   const retry = async () => {
     const made = await send(`${where}/retry`, { again: Boolean(job.retried_as) });
@@ -108,15 +128,15 @@ function Actions({ job, reload }) {
   };
   return html`
     ${may("jobs.change") && html`
-      ${!runs && html`<${Action} act=${retry} mark="r" kind=${ended && !job.retried_as ? "primary" : ""} title="r">${job.retried_as ? "Retry again" : ended ? "Retry" : "Run now"}<//>`}
+      ${!runs && can("retry") && html`<${Action} act=${retry} mark="r" kind=${ended && !job.retried_as ? "primary" : ""} title="r">${job.retried_as ? "Retry again" : ended ? "Retry" : "Run now"}<//>`}
       ${job.state === "held" && html`<${Action} act=${() => act("release", "")} mark="h" title="h">Release<//>`}
-      ${!ended && !runs && job.state !== "held" && html`<button type="button" data-key="h" title="h" onClick=${() => show("hold")}>Hold …</button>`}
-      ${!ended && !runs && html`<button type="button" onClick=${() => show("change")}>Change …</button>`}
-      ${!ended && html`<button type="button" class="danger" data-key="c" title="c" onClick=${() => show("cancel")}>Cancel …</button>`}`}
-    ${may("jobs.submit") && html`<button type="button" onClick=${() => show("clone")}>Clone …</button>`}
+      ${!ended && !runs && job.state !== "held" && can("hold") && html`<button type="button" data-key="h" title="h" onClick=${() => show("hold")}>Hold …</button>`}
+      ${!ended && !runs && can("change") && html`<button type="button" onClick=${() => show("change")}>${isSent ? "Reschedule" : "Change"} …</button>`}
+      ${!ended && can("cancel") && html`<button type="button" class="danger" data-key="c" title="c" onClick=${() => show("cancel")}>Cancel …</button>`}`}
+    ${may("jobs.submit") && can("clone") && html`<button type="button" onClick=${() => show("clone")}>Clone …</button>`}
     ${open === "hold" && html`<${Confirm} title="Hold" verb="Hold" note close=${close} act=${(/** @type {string} */ note) => act("hold", note)}><p>The job does not run until it is released.</p><//>`}
     ${open === "cancel" && html`<${Confirm} title="Cancel" verb="Cancel the job" note close=${close} act=${cancel}><p>${runs ? "The job is running; its worker is asked to stop it." : "The job will not run."}</p><//>`}
-    ${open === "change" && html`<${Change} job=${job} close=${close} done=${reload} />`}
+    ${open === "change" && html`<${isSent ? Reschedule : Change} job=${job} close=${close} done=${reload} />`}
     ${open === "clone" && html`<${Clone} job=${job} close=${close} />`}`;
 }
 
@@ -167,12 +187,13 @@ function Details({ job, loaded, level, from }) {
     return () => clearInterval(timer);
   }, [job.id, !job.progress, job.state]);
   return html`<${Head} of=${loaded} title=${job.task} id=${job.job_id} sub=${html`<${State} state=${job.state} /><span>Attempt ${job.attempt}</span><span>Submitted <${When} at=${job.submitted_at} /></span><a href=${to(["queues", job.queue])}>${job.queue}</a>${job.tenant && html`<span>${job.tenant}</span>`}`}><${Actions} job=${job} reload=${reload} /><//>
+    ${!ENDED.has(job.state) && html`<${Refused} job=${job} />`}
     ${!ENDED.has(job.state) && html`<${Reasons} id=${job.id} runs=${job.state === "running"} />`}
     ${job.cancel_requested !== null && !ENDED.has(job.state) && html`<p class="reason">Cancellation requested: ${job.cancel_requested || "no reason given"}</p>`}
     <div class="two">
       <div>
         <${Section} title="Timeline" actions=${job.first_start_time && html`<span class="dim">waited ${span(waited(job))}${job.start_time && `, ran ${span(between(job.start_time, job.end_time ?? new Date().toISOString()))}`}</span>`}><${Loading} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Timeline} rows=${job.submitted_at ? rowsOf(job, items, history.data?.items ?? [], Date.now()) : []} />
-          ${items.map((/** @type {any} */ one) => html`<details key=${one.attempt}><summary>Attempt ${one.attempt} at ${one.worker || "a worker"}${one.app_version && `, version ${one.app_version}`}: ${one.error ? failure(one.error) : one.state}${used(one)}</summary>${one.error?.traceback && html`<${Code} label=${`Traceback of attempt ${one.attempt}`} text=${one.error.traceback} />`}</details>`)}
+          ${items.map((/** @type {any} */ one) => html`<details key=${`${one.attempt} ${one.started}`}><summary>Attempt ${one.attempt} at ${one.worker || "a worker"}${one.app_version && `, version ${one.app_version}`}: ${one.error ? failure(one.error) : one.state}${used(one)}</summary>${one.error?.traceback && html`<${Code} label=${`Traceback of attempt ${one.attempt}`} text=${one.error.traceback} />`}</details>`)}
           ${!items.length && !job.first_start_time && html`<p class="dim">Not started yet.</p>`}`}<//><//>
         ${job.error && html`<${Section} title="Error"><p class="c-bad"><strong>${failure(job.error)}</strong></p>${job.error.traceback ? html`<${Code} label="Traceback" text=${job.error.traceback} />` : null}<//>`}
         ${may("logs.read") && html`<${Log} job=${job} level=${level} from=${from} />`}
@@ -183,7 +204,7 @@ function Details({ job, loaded, level, from }) {
       <div>
         <${Section} title="Details"><${Facts} of=${[
           ["Task", html`<a href=${to(["tasks", job.task])}>${job.task}</a>`], ["Queue", html`<a href=${to(["queues", job.queue])}>${job.queue}</a>`],
-          ["Tenant", job.tenant], ["Priority", job.priority], ["Attempt", job.attempt], ["Worker", job.worker], ["Owner", job.owner], ["Description", job.description],
+          ["Sent to", job.via === "broker" ? "the broker" : ""], ["Tenant", job.tenant], ["Priority", job.priority], ["Attempt", job.attempt], ["Worker", job.worker], ["Owner", job.owner], ["Description", job.description],
           ["Progress", job.progress && html`<${TaskProgress} ...${job.progress} /> ${job.progress.note}`],
           ["Submitted", html`<${When} at=${job.submitted_at} exact />`], ["Due", html`<${When} at=${job.due_at} exact />`],
           ["First due", job.schedule_time !== job.due_at ? html`<${When} at=${job.schedule_time} exact />` : ""],
@@ -195,7 +216,7 @@ function Details({ job, loaded, level, from }) {
           ["Labels", Object.entries(job.labels).map(([name, value]) => `${name}: ${value}`).join(", ")], ...ownOptions(job.options ?? {}), ["Id", job.id], ["Version", job.version],
         ]} /><//>
         ${job.depends_on?.length > 0 && html`<${Section} title="Depends on"><${Table} label="Jobs it depends on" columns=${["Job", "Condition"]}>${job.depends_on.map((/** @type {any} */ one) => html`<tr key=${one.id} data-row><td><a href=${to(["jobs", one.id])}>${one.id}</a></td><td>${one.condition}</td></tr>`)}<//><//>`}
-        <${Section} title="Arguments">${job.payload === null && job.args === null ? html`<p class="dim">Large arguments, stored separately.</p>`
+        <${Section} title="Arguments">${job.payload === null && job.args === null ? html`<p class="dim">${job.via === "broker" ? "Arguments of sent jobs are not recorded." : "Large arguments, stored separately."}</p>`
           : html`${Object.keys(job.payload ?? {}).length > 0 && html`<${Code} label="Keyword arguments" text=${pretty(job.payload)} />`}${(job.args ?? []).length > 0 && html`<${Code} label="Positional arguments" text=${pretty(job.args)} />`}
             ${!Object.keys(job.payload ?? {}).length && !(job.args ?? []).length && html`<p class="dim">None.</p>`}`}<//>
         ${job.state === "succeeded" && html`<${Section} title="Result">${job.result_problem

@@ -19,6 +19,17 @@ const WAITS = new Set(["queued", "scheduled", "dispatched"]);
 const LATE = 60_000;
 const LONG = 3_600_000;
 
+const SENT = /(?:^|\s)via:broker(?=\s|$)/;
+
+/** Links to the stored jobs, and to the recorded ones that were sent to the broker.
+ * @param {{filter: string}} props */
+function Lanes({ filter }) {
+  const isSent = SENT.test(filter);
+  const rest = filter.replace(SENT, "").trim();
+  return html`<div class="chips" role="group" aria-label="Lane">
+    <a href=${to("jobs", { filter: rest })} aria-current=${isSent ? undefined : "true"}>stored</a><a href=${to("jobs", { filter: `via:broker ${rest}`.trim() })} aria-current=${isSent ? "true" : undefined}>sent</a></div>`;
+}
+
 /** @param {any} job */
 const isLong = (job) => job.state === "running" && job.start_time && Date.now() - new Date(job.start_time).getTime() > LONG;
 
@@ -26,6 +37,7 @@ const isLong = (job) => job.state === "running" && job.start_time && Date.now() 
 const isLate = (job) => WAITS.has(job.state) && job.due_at && Date.now() - new Date(job.due_at).getTime() > LATE;
 
 function Nothing({ filter }) {
+  if (filter.trim() === "via:broker") return html`<${Empty} title="No sent jobs"><p>Sent jobs appear here if their queue has <code>record="all"</code>.</p><//>`;
   if (!filter) return html`<${Empty} title="No jobs"><p>Submitted jobs appear here until their retention expires. <a href=${to("tasks")}>Run a task</a></p><//>`;
   return html`<${Empty} title="No matching jobs">
     <p><a href=${to("jobs", { filter: withoutLast(filter) })}>Remove the last term</a> · <a href=${to("jobs")}>All jobs</a></p>
@@ -78,13 +90,13 @@ export default function Jobs({ query }) {
   const reload = () => { loaded.reload(); total.reload(); };
   return html`<${Head} of=${loaded} title="Jobs" sub=${total.data ? `${count(total.data.count)}${total.data.is_exact ? "" : "+"} ${total.data.count === 1 ? "job" : "jobs"}` : ""}>
       ${may("jobs.submit") && html`<a href=${to("tasks")}>Run a task</a>`}
-      ${canBulk && html`${chosen.size > 0 && html`<button type="button" onClick=${() => showBulk({ filter: `id:${[...chosen].join()}`, what: `${chosen.size} selected` })}>Change ${chosen.size} selected …</button>
+      ${canBulk && html`${chosen.size > 0 && html`<button type="button" onClick=${() => showBulk({ filter: `${SENT.test(filter) ? "via:broker " : ""}id:${[...chosen].join()}`, what: `${chosen.size} selected` })}>Change ${chosen.size} selected …</button>
         <button type="button" onClick=${() => change({ selected: "" })}>Clear selection</button>`}
         <button type="button" onClick=${() => showBulk({ filter, what: "" })}>Select all${total.data ? ` ${count(total.data.count)}${total.data.is_exact ? "" : "+"}` : ""} …</button>`}
     <//>
     <${Filter} page="jobs" filter=${filter} placeholder="status:failed task:billing.* created:>-24h" />
-    <${Chips} page="jobs" filter=${filter} of=${CHIPS} />
-    <${Histogram} filter=${filter} />
+    <${Chips} page="jobs" filter=${filter} of=${CHIPS} /><${Lanes} filter=${filter} />
+    ${!SENT.test(filter) && html`<${Histogram} filter=${filter} />`}
     <${Loading} loaded=${loaded}>${(/** @type {any} */ page) => html`
       ${page.items.length
         ? html`<${Table} label="Jobs" columns=${columns}>${page.items.map((/** @type {any} */ job) => html`<${Row} key=${job.id} job=${job} chosen=${chosen} choose=${choose} canBulk=${canBulk} hasTenant=${hasTenant} />`)}<//>`
