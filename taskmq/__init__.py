@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.client.delayed import WaitingJob
     from taskmq.client.progress import JobProgress
+    from taskmq.contracts.jobs.replicas import accept_age
     from taskmq.errors import (
         AccessDenied,
         AppNotFound,
@@ -161,6 +162,7 @@ __all__ = [
     "WorkerEvent",
     "Workflow",
     "WorkflowNotFound",
+    "accept_age",
     "as_completed",
     "batch",
     "chain",
@@ -176,6 +178,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "accept_age": "contracts.jobs.replicas",
     "AsCompleted": "jobs.handle",
     "Concurrency": "options.limits",
     "Context": "run.context",

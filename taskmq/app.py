@@ -68,6 +68,10 @@ class TaskMQ(CeleryHints):
             RabbitMQ.
         store: the job store, such as `postgresql://host/db` or `sqlite:///PATH`, for jobs that are submitted, listed
             and changed. Default: `$TASKMQ_STORE` or the settings file, otherwise none.
+        store_replica: a streaming standby of a PostgreSQL job store, such as `postgresql://standby/db`, for lists,
+            counts and history. Default: `$TASKMQ_STORE_REPLICA` or the settings file, otherwise none.
+        store_replica_max_age: how far the standby may be behind before the job store is read instead. Default:
+            `$TASKMQ_STORE_REPLICA_MAX_AGE` or the settings file, otherwise 30 seconds.
         name: the app's name, shown in the broker; it also identifies the app's schedules.
         version: the version of the app's code, such as `2026.11.30-1`; processes announce it. Default:
             `$TASKMQ_APP_VERSION` or the settings file, otherwise none.
@@ -99,6 +103,8 @@ class TaskMQ(CeleryHints):
         *,
         state: str | None = None,
         store: str | None = None,
+        store_replica: str | None = None,
+        store_replica_max_age: Duration | None = None,
         name: str = "taskmq",
         version: str | None = None,
         include: Iterable[str | ModuleType] = (),
@@ -122,6 +128,8 @@ class TaskMQ(CeleryHints):
             url=url,
             state=state,
             store=store,
+            store_replica=store_replica,
+            store_replica_max_age=store_replica_max_age,
             results_at=results_at,
             app_version=version,
             result_inline=result_inline,

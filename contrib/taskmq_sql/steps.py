@@ -91,6 +91,10 @@ class Runner(Protocol):
         """Return the result of a call that only reads."""
         ...
 
+    async def show(self, work: Work[T]) -> T:
+        """Return the result of a read that nothing decides on. Within `accept_age`, a replica may answer it."""
+        ...
+
     async def write(self, work: Work[T], *, is_lasting: bool = True) -> T:
         """Return the result of a call that runs in one transaction.
 

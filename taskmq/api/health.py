@@ -10,6 +10,7 @@ __all__ = [
     "HealthReport",
     "PartView",
     "PartitionView",
+    "ReplicaView",
     "SchedulerView",
     "SystemHealth",
     "SystemPart",
@@ -139,6 +140,22 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str
 
 
+class ReplicaView(msgspec.Struct, frozen=True, kw_only=True):
+    """The replica of the store, as this server sees it.
+
+    Attributes:
+        address: its URL without a password.
+        age: seconds by which it may be behind; None if unknown.
+        problem: why the store answers in its place; null if it is read.
+        conflicts: reads that it cancelled, as they hindered its recovery.
+    """
+
+    address: str
+    age: float | None
+    problem: str | None
+    conflicts: int
+
+
 class SystemHealth(msgspec.Struct, frozen=True, kw_only=True):
     """The health of the installation in detail.
 
@@ -149,6 +166,7 @@ class SystemHealth(msgspec.Struct, frozen=True, kw_only=True):
         partitions: all partitions of the store.
         clocks: clocks of the servers, schedulers and workers.
         findings: problems and warnings of `taskmq doctor`.
+        replica: the replica of the store; null if there is none.
     """
 
     works: bool
@@ -158,3 +176,4 @@ class SystemHealth(msgspec.Struct, frozen=True, kw_only=True):
     partitions: list[PartitionView]
     clocks: list[ClockView]
     findings: list[FindingView]
+    replica: ReplicaView | None = None

@@ -6,6 +6,7 @@ from taskmq.api.health import (
     ClockView,
     FindingView,
     PartitionView,
+    ReplicaView,
     SchedulerView,
     SystemHealth,
     SystemPart,
@@ -13,6 +14,7 @@ from taskmq.api.health import (
 )
 from taskmq.app_api.views import instant_text
 from taskmq.contracts.finding import Finding
+from taskmq.contracts.jobs import ReplicaStatus
 from taskmq.operations.diagnosis.health import LOSSES, Part
 from taskmq.operations.diagnosis.system import SystemFacts
 
@@ -72,4 +74,14 @@ def system_view(
             for each in findings
             if each.level != "ok"
         ],
+        replica=None if found.replica is None else _replica_view(found.replica),
+    )
+
+
+def _replica_view(status: ReplicaStatus) -> ReplicaView:
+    return ReplicaView(
+        address=status.address,
+        age=None if status.age is None else round(status.age, 3),
+        problem=status.problem or None,
+        conflicts=status.conflicts,
     )

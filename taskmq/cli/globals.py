@@ -45,6 +45,7 @@ class Globals:
     url: str | None = None
     state: str | None = None
     store: str | None = None
+    store_replica: str | None = None
     output: Format = "table"
     log_level: int = logging.INFO
     server: str | None = None
@@ -108,7 +109,13 @@ def open_app() -> "TaskMQ":
     # Standard output is for data: redirect what the app's modules print on import to standard error.
     with contextlib.redirect_stdout(sys.stderr):
         app = TaskMQ() if target is None else load_app(target)[0]
-    app.sessions.configure(url=options.url, state=options.state, store=options.store, name="taskmq cli")
+    app.sessions.configure(
+        url=options.url,
+        state=options.state,
+        store=options.store,
+        store_replica=options.store_replica,
+        name="taskmq cli",
+    )
     return app
 
 

@@ -197,6 +197,12 @@ def _build(tokens: Sequence[str]) -> App:
         store: Annotated[
             str | None, Parameter(help="URL of the job store; overrides the app and $TASKMQ_STORE.")
         ] = None,
+        store_replica: Annotated[
+            str | None,
+            Parameter(
+                help="URL of a standby of the job store, for lists; overrides the app and $TASKMQ_STORE_REPLICA."
+            ),
+        ] = None,
         server: Annotated[
             str | None,
             Parameter(
@@ -220,13 +226,14 @@ def _build(tokens: Sequence[str]) -> App:
         ] = False,
     ) -> Any:
         level = logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO
-        through = _server_url(server, app, url, state, store)
+        through = _server_url(server, app, url, state, store, store_replica)
         set_globals(
             Globals(
                 app=app,
                 url=url,
                 state=state,
                 store=store,
+                store_replica=store_replica,
                 output=output,
                 log_level=level,
                 server=through,
@@ -266,7 +273,7 @@ def _server_url(server: str | None, *others: str | None) -> str | None:
     """Return the URL of the server to go through; command-line options take precedence over the environment."""
     is_local = any(other is not None for other in others)
     if server is not None and is_local:
-        raise InvalidSetting("--server cannot be combined with --app, --url, --state or --store")
+        raise InvalidSetting("--server cannot be combined with --app, --url, --state, --store or --store-replica")
     return server or (None if is_local else os.environ.get("TASKMQ_SERVER") or None)
 
 

@@ -1,5 +1,7 @@
 """Calls of the API, through a server or at the local app, and output of their results."""
 
+import math
+import sys
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -8,7 +10,8 @@ import msgspec
 
 from taskmq.api.values import MOST_PER_PAGE
 from taskmq.cli.globals import current_globals, open_app
-from taskmq.cli.output import print_record, print_rows
+from taskmq.cli.output import note, print_record, print_rows
+from taskmq.contracts.jobs import accept_age
 from taskmq.errors import NotAuthenticated, NotPermitted, RequestRefused, UnsupportedFeature
 
 if TYPE_CHECKING:
@@ -22,33 +25,39 @@ T_co = TypeVar("T_co", covariant=True)
 
 Api: TypeAlias = "OperatorApi | AsyncClient"
 """API that a command calls, at the app or through a server. Type checkers check each call against both."""
+_SHOWN_AGE: Final = 1.0
+"""Seconds; a replica that keeps up is not worth a line."""
 _HINTS: Final = {
     "bulk_not_found": "list them with `taskmq bulk list`",
     "node_not_found": "list the nodes with `taskmq node list`",
 }
 
 
-def ask(use: "Callable[[Api], Awaitable[T]]", *, tenant: str | None = None) -> T:
+def ask(use: "Callable[[Api], Awaitable[T]]", *, tenant: str | None = None, may_be_stale: bool = False) -> T:
     """Call `use` with the API, through the server if there is one, else at the local app; return its result.
 
     Args:
         use: makes the calls.
         tenant: the tenant that the calls are about. Default: the caller's.
+        may_be_stale: whether a replica of the store may answer, on a terminal. Scripts may decide on the result.
     """
     import asyncio
 
-    return asyncio.run(_ask_server(use, tenant) if current_globals().server else _ask_app(use, tenant))
+    limit = None if may_be_stale and sys.stdout.isatty() else 0.0
+    return asyncio.run((_ask_server if current_globals().server else _ask_app)(use, tenant, limit))
 
 
-async def _ask_app(use: "Callable[[Api], Awaitable[T]]", tenant: str | None) -> T:
+async def _ask_app(use: "Callable[[Api], Awaitable[T]]", tenant: str | None, max_age: float | None) -> T:
     from taskmq.cli.operator import OperatorApi
 
     async with open_app() as app:
-        with _hints():
-            return await use(OperatorApi(app, tenant))
+        with _hints(), accept_age(math.inf if max_age is None else max_age) as accepted:
+            found = await use(OperatorApi(app, tenant))
+    _show_age(accepted.age)
+    return found
 
 
-async def _ask_server(use: "Callable[[Api], Awaitable[T]]", tenant: str | None) -> T:
+async def _ask_server(use: "Callable[[Api], Awaitable[T]]", tenant: str | None, max_age: float | None) -> T:
     try:
         from taskmq.http import AsyncClient
     except ImportError as error:
@@ -56,9 +65,17 @@ async def _ask_server(use: "Callable[[Api], Awaitable[T]]", tenant: str | None) 
 
     options = current_globals()
     whose = options.tenant if tenant is None else tenant
-    async with AsyncClient(options.server, insecure=options.is_insecure, tenant=whose) as client:
+    insecure = options.is_insecure
+    async with AsyncClient(options.server, insecure=insecure, tenant=whose, max_age=max_age) as client:
         with _hints():
-            return await use(client)
+            found = await use(client)
+        _show_age(client.age)
+    return found
+
+
+def _show_age(age: float) -> None:
+    if age > _SHOWN_AGE:
+        note(f"from a replica, up to {math.ceil(age)} s old")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ queues do), and no caller waits for a thread that stopped responding.
 import asyncio
 import concurrent.futures
 import contextlib
+import contextvars
 import os
 import sys
 import threading
@@ -132,10 +133,10 @@ class Portal:
 
     def _begin(self, call: "_PortalCall[Any]") -> None:
         try:
-            awaitable = call.start()
+            awaitable = call.context.run(call.start)
             if not isinstance(awaitable, asyncio.Future):
                 coroutine = awaitable if asyncio.iscoroutine(awaitable) else _as_coroutine(awaitable)
-                awaitable = self.loop.create_task(coroutine)
+                awaitable = self.loop.create_task(coroutine, context=call.context)
         except BaseException as error:  # noqa: BLE001 - handed to the caller that waits in its own thread
             call.finish(error=error)
         else:
@@ -176,13 +177,15 @@ class _PortalCall(Generic[T]):
     """A caller's call and its outcome.
 
     Attributes:
+        context: the caller's context variables.
         over: set when there is a result.
     """
 
-    __slots__ = ("_error", "_unclaimed", "_value", "over", "start")
+    __slots__ = ("_error", "_unclaimed", "_value", "context", "over", "start")
 
     def __init__(self, start: Callable[[], Awaitable[T]]) -> None:
         self.start = start
+        self.context = contextvars.copy_context()
         self.over = _Signal()
         self._unclaimed: list[None] = [None]
         self._value: T | None = None

@@ -28,7 +28,7 @@ from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.clock import Clock
 from taskmq.model.telemetry.app_versions import check_app_version
-from taskmq.model.units import Duration, Size, parse_duration, parse_size
+from taskmq.model.units import Duration, Size, parse_duration, parse_seconds, parse_size
 
 if TYPE_CHECKING:
     from taskmq.contracts.jobs import JobStore
@@ -42,6 +42,7 @@ _Sessions = dict[int, tuple[int, asyncio.AbstractEventLoop, Session]]
 _Exchanged = tuple[Settings | None, Clock, _Sessions]
 _DELAYS: Final = "delay='state' needs"
 _EMBEDDED: Final = ("local://", "memory://")
+_MAX_AGE: Final = "30s"
 
 
 class Patience(NamedTuple):
@@ -68,6 +69,8 @@ class Sessions:
         url: str | None,
         state: str | None,
         store: str | None,
+        store_replica: str | None,
+        store_replica_max_age: Duration | None,
         results_at: str | None,
         app_version: str | None,
         result_inline: Size,
@@ -92,9 +95,11 @@ class Sessions:
             url=url,
             state=state,
             store=store,
+            store_replica=store_replica,
             results_at=results_at,
             app_version=None if app_version is None else check_app_version(app_version),
         )
+        self._replica_max_age = store_replica_max_age
         self._settings: Settings | None = None
         self._connection_name = self._app_name = name
         self._sessions: _Sessions = {}
@@ -114,7 +119,7 @@ class Sessions:
             found = load_settings(os.environ, Path.cwd())
             given = {
                 key: value
-                for key in ("url", "state", "store", "results_at", "app_version")
+                for key in ("url", "state", "store", "store_replica", "results_at", "app_version")
                 if (value := getattr(self._given, key)) is not None
             }
             self._settings = replace(found, **given, origin={**found.origin, **dict.fromkeys(given, "code")})
@@ -126,6 +131,7 @@ class Sessions:
         url: str | None = None,
         state: str | None = None,
         store: str | None = None,
+        store_replica: str | None = None,
         name: str | None = None,
     ) -> None:
         """Override the settings from code before first use, as command-line flags do.
@@ -136,7 +142,13 @@ class Sessions:
         if self._sessions:
             raise InvalidOption("configure() after the app has been used: it would not change open connections")
         given = self._given
-        self._given = replace(given, url=url or given.url, state=state or given.state, store=store or given.store)
+        self._given = replace(
+            given,
+            url=url or given.url,
+            state=state or given.state,
+            store=store or given.store,
+            store_replica=store_replica or given.store_replica,
+        )
         self._settings = None
         self._connection_name = name or self._connection_name
 
@@ -185,6 +197,7 @@ class Sessions:
         Raises:
             InvalidSetting: no adapter serves the URL.
             InvalidOption: large arguments have no store, or `delay="state"` is combined with a job store.
+            UnsupportedFeature: the job store has no replicas, and one is set.
         """
         loop = asyncio.get_running_loop()
         found = self._sessions.get(id(loop))
@@ -217,7 +230,12 @@ class Sessions:
     def _open_store(self, options: BrokerOptions) -> "JobStore | None":
         if self.job_store is not None:
             return self.job_store(options)
-        return None if self.store_url is None else open_store(self.store_url, options)
+        if self.store_url is None:
+            return None
+        store = open_store(self.store_url, options)
+        if (replica := self.settings.store_replica) is not None:
+            _read_from(store, replica, self._replica_max_age or self.settings.store_replica_max_age or _MAX_AGE)
+        return store
 
     def _arguments(self, blobs: BlobStore | None) -> LargeArguments | None:
         if blobs is not None:
@@ -313,6 +331,17 @@ class Sessions:
             RuntimeWarning,
             stacklevel=5,
         )
+
+
+def _read_from(store: "JobStore", replica: str, max_age: Duration) -> None:
+    from taskmq.contracts.jobs import Replicated
+
+    if not isinstance(store, Replicated):
+        raise UnsupportedFeature(
+            f"store_replica= needs a job store in PostgreSQL, this one is {store.address}: omit store_replica= and "
+            "$TASKMQ_STORE_REPLICA"
+        )
+    store.use_replica(replica, max_age=parse_seconds(max_age, what="store_replica_max_age"))
 
 
 class _HasSessions(Protocol):

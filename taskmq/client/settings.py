@@ -49,6 +49,8 @@ class Settings:
         url: the broker. Default: `local://.taskmq`.
         state: the shared state, such as `redis://host/0`. Default: the embedded broker's own.
         store: the job store, such as `postgresql://host/db`. Default: none; jobs are only sent.
+        store_replica: a streaming standby of the job store, for lists, counts and history. Default: none.
+        store_replica_max_age: how far the standby may be behind before the job store is read instead. Default: 30s.
         results_at: the store for large results, such as `s3://bucket`. Default: the state.
         app: `module:attribute`, for commands without an app argument. Default: none.
         app_version: the version of the app's code, such as `2026.11.30-1`. Default: none.
@@ -61,6 +63,8 @@ class Settings:
     url: str | None = None
     state: str | None = None
     store: str | None = None
+    store_replica: str | None = None
+    store_replica_max_age: str | None = None
     results_at: str | None = None
     app: str | None = None
     app_version: str | None = None

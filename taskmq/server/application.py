@@ -44,6 +44,7 @@ from taskmq.server.rates import RequestLimits
 from taskmq.server.schedules import SCHEDULE_HANDLERS
 from taskmq.server.settings import ServerSettings
 from taskmq.server.sign_in import accounts_of, identify_by_store
+from taskmq.server.staleness import serve_stale
 from taskmq.server.workflows import WORKFLOW_HANDLERS
 
 __all__ = ["HANDLERS", "ServerApplication", "build"]
@@ -103,7 +104,7 @@ def build(
         guards=[authorise],
         exception_handlers=dict.fromkeys((Exception, TaskMQError, Problem), problem_response),
         lifespan=[_connections],
-        middleware=[restoring_slashes, limit_reads],
+        middleware=[restoring_slashes, limit_reads, serve_stale],
         request_max_body_size=settings.body_limit,
         openapi_config=OPENAPI,
         state=State(

@@ -296,3 +296,34 @@ def test_two_tabs_share_one_stream_of_events(eyes: Eyes, site: Served) -> None:
 
     expect(second.locator(".pill")).to_contain_text("live")
     assert streams == []
+
+
+def test_a_list_from_a_late_replica_is_stale_until_the_user_changes_something(eyes: Eyes, site: Served) -> None:
+    """The server's replica is 42 s behind."""
+    page = eyes.page
+    asked: list[str] = []
+
+    def add_age(route: Route) -> None:
+        control = route.request.headers.get("cache-control", "")
+        asked.append(control)
+        answer = route.fetch()
+        route.fulfill(response=answer, headers={**answer.headers, **({} if "max-age" in control else {"age": "42"})})
+
+    (made,) = site.submit(a_job("late-list"))
+    page.route(re.compile(r"/api/v1/jobs\?"), add_age)
+    eyes.open("jobs")
+    pill = page.locator(".top .pill")
+    expect(pill).to_contain_text("stale 42 s")
+    expect(pill).to_have_attribute("title", re.compile("replica"))
+    assert not any("max-age" in control for control in asked)
+
+    eyes.open(f"jobs/{made['id']}")
+    expect(pill).not_to_contain_text("stale")
+    page.keyboard.press("h")
+    eyes.click("Hold")
+    expect(page.locator(".head .state")).to_contain_text("held")
+    eyes.open("jobs")
+
+    expect(page.get_by_role("row", name="late-list")).to_contain_text("held")
+    expect(pill).not_to_contain_text("stale")
+    assert re.fullmatch(r"max-age=\d+", asked[-1])

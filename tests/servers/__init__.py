@@ -20,6 +20,7 @@ from tests.servers.proxy import TcpProxy
 from tests.servers.rabbitmq import RabbitMQ, StartRabbitMQ
 from tests.servers.redis import Redis
 from tests.servers.sentinel import RedisSentinel
+from tests.servers.standby import catch_up, standby_of
 from tests.servers.waiting import eventually, until
 
 __all__ = [
@@ -35,6 +36,8 @@ __all__ = [
     "ServerUnavailable",
     "StartRabbitMQ",
     "TcpProxy",
+    "catch_up",
     "eventually",
+    "standby_of",
     "until",
 ]

@@ -30,7 +30,7 @@ class SqlDepths:
     ) -> list[QueueDepth]:
         if not can_be_kept(queue or ""):
             return []
-        return await self._runner.read(
+        return await self._runner.show(
             partial(_depths, since=since, until=until, step=step, queue=queue, limit=limit)
         )
 

@@ -71,7 +71,9 @@ class SqlLogs:
             oldest_first=oldest_first,
             search_lines=self._search_lines,
         )
-        return await self._runner.read(work)
+        # A reader that follows one job or run has seen its end, and so must see its last lines.
+        is_search = which.job is None and which.run is None
+        return await (self._runner.show(work) if is_search else self._runner.read(work))
 
     async def forget(self, *, level: int, before: int, limit: int = 1_000) -> int:
         return await self._runner.write(partial(_forget, level=level, before=before, limit=limit))

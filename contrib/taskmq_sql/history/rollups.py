@@ -59,7 +59,7 @@ class SqlRollups:
             which = msgspec.structs.replace(which, tenants=frozenset(filter(can_be_kept, which.tenants)))
             if not which.tenants:
                 return []
-        return await self._runner.read(partial(_rollups, which=which, after=after, limit=limit))
+        return await self._runner.show(partial(_rollups, which=which, after=after, limit=limit))
 
     async def failures(self, which: FailureFilter, *, after: int | None = None, limit: int = 50) -> FailurePage:
         texts = (which.task, which.queue, which.tenant, which.job, which.error)
@@ -69,7 +69,7 @@ class SqlRollups:
             which = msgspec.structs.replace(which, jobs=frozenset(filter(can_be_kept, which.jobs)))
             if not which.jobs:
                 return FailurePage([], None)
-        return await self._runner.read(partial(_failures, which=which, after=after, limit=limit))
+        return await self._runner.show(partial(_failures, which=which, after=after, limit=limit))
 
     async def forget(self, *, before: int, limit: int = 1_000) -> int:
         return await self._runner.write(partial(_forget, before=before, limit=limit))

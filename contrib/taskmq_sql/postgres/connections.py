@@ -161,7 +161,7 @@ class Connections:
         size: int,
         settings: Sequence[str],
         plans: int = 100,
-        prepare: Callable[[Connection], Awaitable[None]],
+        prepare: Callable[[Connection], Awaitable[object]],
         heal: Callable[[Connection], Awaitable[None]],
     ) -> None:
         self._url = url

@@ -1,5 +1,7 @@
 """A database of jobs: connections by purpose, names, and the number of partitions."""
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -10,6 +12,7 @@ from taskmq.errors import StoreMismatch
 from taskmq_sql.jobs.tables import BASELINE, HEAD, SCHEMA, VERSION_TABLE
 from taskmq_sql.postgres.connections import HOT, LISTS, LOOKUPS, WALKS, Connection, Connections
 from taskmq_sql.postgres.names import Names
+from taskmq_sql.postgres.replica import Replica, Shown
 from taskmq_sql.postgres.transactions import Answers, PostgresRunner
 from taskmq_sql.postgres.upkeep.days import make_days
 from taskmq_sql.urls import address_of, plain_url
@@ -37,6 +40,7 @@ class Database:
         submits, changes, dispatches, reports, firings, leases: one connection each, so none waits for another.
         steps: short statements of schedulers between dispatches.
         walks, reads: lists of jobs and their actions, and other lists.
+        shown_walks, shown: those that nothing decides on, which a replica may answer.
         lookups: single jobs, names, settings and the clock, which must not wait for lists.
         accounts: changes of accounts.
         histories: logs, metrics and alerts.
@@ -59,6 +63,9 @@ class Database:
         self.steps = self._connections(1, HOT)
         self.walks = self._connections(_READERS, WALKS, plans=_PLANS_OF_WALKS)
         self.reads = self._connections(_READERS, LISTS)
+        self.shown_walks = Shown(self.walks)
+        self.shown = Shown(self.reads)
+        self.replica: Replica | None = None
         self.lookups = self._connections(1, LOOKUPS)
         self.accounts = self._connections(1, LISTS)
         self.histories = self._connections(1, LISTS)
@@ -70,13 +77,28 @@ class Database:
         """Return the partition of a queue."""
         return partition_of(queue, self.partitions)
 
+    def use_replica(self, url: str, *, max_age: float) -> None:
+        """Read from a replica what nothing decides on; see `Replicated.use_replica`."""
+        there = partial(self._connections, url=url, prepare=partial(self._check, address=address_of(url)))
+        self.replica = Replica(
+            address=address_of(url),
+            max_age=max_age,
+            primary=self.lookups,
+            walks=there(_READERS, WALKS, plans=_PLANS_OF_WALKS),
+            reads=there(_READERS, LISTS),
+        )
+        self.shown_walks.use(self.replica, self.replica.walks)
+        self.shown.use(self.replica, self.replica.reads)
+
     def runner(
         self, reads: Connections, writes: Connections, answers: Answers = MappingProxyType({})
     ) -> PostgresRunner:
         """Return a runner of `taskmq_sql.steps` calls over these connections."""
-        return PostgresRunner(reads, writes, self.names, answers)
+        return PostgresRunner(reads, writes, self.names, answers, shown=self.shown)
 
     async def aclose(self) -> None:
+        if self.replica is not None:
+            await self.replica.aclose()
         for each in (
             self.submits,
             self.changes,
@@ -95,19 +117,33 @@ class Database:
         ):
             await each.aclose()
 
-    def _connections(self, size: int, settings: tuple[str, ...], *, plans: int = 100) -> Connections:
+    def _connections(
+        self,
+        size: int,
+        settings: tuple[str, ...],
+        *,
+        plans: int = 100,
+        url: str | None = None,
+        prepare: Callable[[Connection], Awaitable[object]] | None = None,
+    ) -> Connections:
         return Connections(
-            self._url,
-            address=self.address,
+            self._url if url is None else plain_url(url),
+            address=self.address if url is None else address_of(url),
             name=self._name,
             size=size,
             settings=settings,
             plans=plans,
-            prepare=self._prepare,
+            prepare=prepare or self._prepare,
             heal=make_days,
         )
 
     async def _prepare(self, connection: Connection) -> None:
+        self.partitions = await self._check(connection, address=self.address)
+        # A new connection may lead to a restored database, whose names have other numbers.
+        self.names.forget()
+
+    async def _check(self, connection: Connection, *, address: str) -> int:
+        """Check the tables; return the number of partitions."""
         try:
             row = await connection.fetchrow(_SETTINGS)
         except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
@@ -115,12 +151,10 @@ class Database:
         revision = None if row is None else row["revision"]
         understood = "" if row is None else row["understood_by"] or ""
         if row is None or (revision != HEAD and HEAD not in understood.split()):
-            raise StoreMismatch(revision_refusal(self.address, revision))
+            raise StoreMismatch(revision_refusal(address, revision))
         if refusal := encoding_refusal(row["database"], row["encoding"]):
-            raise StoreMismatch(f"{self.address}: {refusal}")
-        self.partitions = int(row["partitions"])
-        # A new connection may lead to a restored database, whose names have other numbers.
-        self.names.forget()
+            raise StoreMismatch(f"{address}: {refusal}")
+        return int(row["partitions"])
 
 
 def encoding_refusal(database: str, encoding: str) -> str:

@@ -16,6 +16,7 @@ from taskmq.contracts.jobs import (
     JobUpdate,
     KeptJob,
     NewJob,
+    ReplicaStatus,
     StateCounts,
     Submitted,
 )
@@ -131,6 +132,15 @@ class PostgresJobStore(SqlJobStore):
     @property
     def dispatching(self) -> PostgresDispatch:
         return self._dispatching
+
+    def use_replica(self, url: str, *, max_age: float) -> None:
+        """Implement `taskmq.contracts.jobs.Replicated`."""
+        self._database.use_replica(url, max_age=max_age)
+
+    async def replica_status(self) -> ReplicaStatus | None:
+        """Implement `taskmq.contracts.jobs.Replicated`."""
+        replica = self._database.replica
+        return None if replica is None else await replica.status()
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if not jobs:
@@ -326,7 +336,7 @@ class PostgresJobStore(SqlJobStore):
 
     async def _fetch(self, statement: Statement) -> Sequence[Row]:
         text, values = statement
-        return await self._rows(text, *values)
+        return await self._database.shown_walks.run("read", lambda connection: connection.fetch(text, *values))
 
     async def _rows(self, query: str, *args: object) -> Sequence[Row]:
         return await self._database.walks.run("read", lambda connection: connection.fetch(query, *args))

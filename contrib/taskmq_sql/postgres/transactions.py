@@ -14,6 +14,7 @@ from taskmq.errors import UnsupportedFeature
 from taskmq.model.units import storable
 from taskmq_sql.postgres.connections import Connection, Connections
 from taskmq_sql.postgres.names import Names
+from taskmq_sql.postgres.replica import Shown
 from taskmq_sql.steps import CLOCK, LOCK, LOCK_NAMES, NAMED, NUMBERED, TOGETHER, Query, Row, Steps, Work
 
 __all__ = ["Answers", "PostgresRunner", "connection_of", "drive"]
@@ -71,13 +72,21 @@ class PostgresRunner:
 
     Args:
         reads, writes: connections; there is one for writes, so changes run one after the other.
+        shown: connections for reads that nothing decides on.
         names: of the same database.
         answers: to the queries about jobs in the calls that this runner writes.
     """
 
     def __init__(
-        self, reads: Connections, writes: Connections, names: Names, answers: Answers = MappingProxyType({})
+        self,
+        reads: Connections,
+        writes: Connections,
+        names: Names,
+        answers: Answers = MappingProxyType({}),
+        *,
+        shown: Shown,
     ) -> None:
+        self._shown = shown
         self._reads = reads
         self._writes = writes
         self._names = names
@@ -85,6 +94,9 @@ class PostgresRunner:
 
     async def read(self, work: Work[T]) -> T:
         return await self._reads.run("read", lambda connection: drive(connection, work(), self._names))
+
+    async def show(self, work: Work[T]) -> T:
+        return await self._shown.run("read", lambda connection: drive(connection, work(), self._names))
 
     async def write(self, work: Work[T], *, is_lasting: bool = True) -> T:
         return await self._writes.run(

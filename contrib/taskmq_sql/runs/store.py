@@ -94,7 +94,7 @@ class SqlRuns:
         return await self._lookups.read(partial(workflows.content_of, version))
 
     async def list_runs(self, which: RunFilter = EVERY_RUN, *, after: str | None = None, limit: int = 50) -> RunPage:
-        return await self._lists.read(partial(list_runs, which, after, limit))
+        return await self._lists.show(partial(list_runs, which, after, limit))
 
     async def ended_since(self, since: int, *, after: str = "", limit: int = 500) -> list[RunRecord]:
         return await self._lists.read(partial(list_ended, since, after, limit))
@@ -102,7 +102,7 @@ class SqlRuns:
     async def figures(
         self, tenant: str | None, since: int, *, after: tuple[str, str] | None = None, limit: int = 100
     ) -> list[RunFigures]:
-        return await self._lists.read(partial(read_figures, tenant, since, after, limit))
+        return await self._lists.show(partial(read_figures, tenant, since, after, limit))
 
     async def steps(self, run_id: str, *, after: str = "", limit: int = 500) -> list[StepRecord]:
         run = await self.get(run_id)

@@ -89,7 +89,7 @@ def failures(
             if cursor is None or len(found) >= most:
                 return found, cursor is not None
 
-    found, is_more = ask(read, tenant=tenant)
+    found, is_more = ask(read, tenant=tenant, may_be_stale=True)
     if job is None:
         show_rows(_COLUMNS, found, _row)
         if is_more:

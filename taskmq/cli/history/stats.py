@@ -63,7 +63,11 @@ def stats(
             "run_p95": _round(one.run_p95),
         }
 
-    found = ask(lambda api: api.figures.rollups(since=begin, task=task, queue=queue, by=parts), tenant=tenant)
+    found = ask(
+        lambda api: api.figures.rollups(since=begin, task=task, queue=queue, by=parts),
+        tenant=tenant,
+        may_be_stale=True,
+    )
     show_rows((*parts, *_COLUMNS), found.items, row)
 
 

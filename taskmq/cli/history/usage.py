@@ -59,5 +59,7 @@ def usage(
     def row(one: "DayUsageView") -> dict[str, Any]:
         return msgspec.structs.asdict(one)
 
-    found = ask(lambda api: api.figures.usage(since=begin, task=task, queue=queue, by=parts), tenant=tenant)
+    found = ask(
+        lambda api: api.figures.usage(since=begin, task=task, queue=queue, by=parts), tenant=tenant, may_be_stale=True
+    )
     show_rows(("day", *parts, *_COLUMNS), found, row)

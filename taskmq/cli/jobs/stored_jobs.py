@@ -162,14 +162,14 @@ def list_jobs(
         Print only the number of jobs; exact up to 10,000.
     """
     if count:
-        counted = ask(lambda api: api.jobs.count(where))
+        counted = ask(lambda api: api.jobs.count(where), may_be_stale=True)
         show_record(counted, lambda: {"count": counted.count})
         return OK
 
     def pages(api: Api) -> "Pages[JobView]":
         return partial(api.jobs.page, where, expand=["progress"])
 
-    found = ask(lambda api: first_items(pages(api), limit, after=after))
+    found = ask(lambda api: first_items(pages(api), limit, after=after), may_be_stale=True)
     show_rows(_LIST_COLUMNS, found.items, _row)
     if found.next is not None:
         searched = "search incomplete" if len(found.items) < limit else "there are more"

@@ -118,7 +118,9 @@ def server(
     app, _ = load_app(target_of(target))
     keep_console_log()
     store = options.store or (default_store if app.sessions.store_url is None else None)
-    app.sessions.configure(url=options.url, state=options.state, store=store, name="server")
+    app.sessions.configure(
+        url=options.url, state=options.state, store=store, store_replica=options.store_replica, name="server"
+    )
     if app.sessions.store_url is None:
         raise UnsupportedFeature("the server needs a job store: pass --store URL or set $TASKMQ_STORE")
 

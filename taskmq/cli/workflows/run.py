@@ -49,7 +49,7 @@ def list_runs(which: str = "", /, *, tenant: _Tenant = None, limit: int = 50) ->
     def pages(api: Api) -> "Pages[RunLineView]":
         return partial(api.runs.page, which)
 
-    found = ask(lambda api: first_items(pages(api), limit), tenant=tenant)
+    found = ask(lambda api: first_items(pages(api), limit), tenant=tenant, may_be_stale=True)
     show_rows(_COLUMNS, found.items, _row)
 
 

@@ -58,6 +58,7 @@ from taskmq.contracts.jobs.records import (
     rename_dependencies,
     replacement,
 )
+from taskmq.contracts.jobs.replicas import AcceptedAge, ReplicaStatus, Replicated, accept_age, accepted_age
 from taskmq.contracts.jobs.retention import KeptJob, Prunable, Retaining
 from taskmq.contracts.jobs.runs import (
     EVERY_RUN,
@@ -106,6 +107,7 @@ __all__ = [
     "RUNS_TOPIC",
     "RUN_ENDS_TOPIC",
     "SCHEDULE_SHARDS",
+    "AcceptedAge",
     "Advanced",
     "AppliedReport",
     "AttemptRecord",
@@ -150,6 +152,8 @@ __all__ = [
     "RatedJob",
     "ReadyJob",
     "Released",
+    "ReplicaStatus",
+    "Replicated",
     "Retaining",
     "ReturnedJob",
     "RunFilter",
@@ -172,6 +176,8 @@ __all__ = [
     "WaitingLane",
     "Withdrawn",
     "WorkDone",
+    "accept_age",
+    "accepted_age",
     "all_attempts",
     "cancellation",
     "count_reattached",

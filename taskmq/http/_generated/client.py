@@ -57,6 +57,8 @@ class Client:
         http: a custom httpx client, for proxies and certificates; it is not closed.
         insecure: allow tokens and passwords over `http://` to another machine, where others can read them. Default:
             False, unless `$TASKMQ_INSECURE` is 1.
+        max_age: the largest age of lists and counts, in seconds, if the server reads them from a replica; 0 for
+            current ones. They are never older than the client's own changes. Default: the server's limit.
 
     Raises:
         InvalidSetting: the URL or token is invalid, or the token could be read on the way.
@@ -72,9 +74,17 @@ class Client:
         retries: Retries = Retries(),  # noqa: B008 - a value
         http: httpx.Client | None = None,
         insecure: bool | None = None,
+        max_age: float | None = None,
     ) -> None:
         self._connection = HttpConnection(
-            url, token=token, tenant=tenant, timeout=timeout, retries=retries, http=http, insecure=insecure
+            url,
+            token=token,
+            tenant=tenant,
+            timeout=timeout,
+            retries=retries,
+            http=http,
+            insecure=insecure,
+            max_age=max_age,
         )
 
     def __repr__(self) -> str:
@@ -97,6 +107,11 @@ class Client:
         other = Client.__new__(Client)
         other._connection = self._connection.for_tenant(tenant)  # noqa: SLF001 - one of the same class
         return other
+
+    @property
+    def age(self) -> float:
+        """Seconds by which the latest response of a read may be out of date; 0.0 if it is current."""
+        return self._connection.freshness.age
 
     @property
     def jobs(self) -> JobCalls:

@@ -21,6 +21,7 @@ from taskmq.http.exchange import (
     retry_after_of,
     tls_verification,
 )
+from taskmq.http.freshness import Freshness
 from taskmq.http.retries import Retries
 
 __all__ = ["HttpConnection", "every"]
@@ -44,6 +45,7 @@ class HttpConnection:
         token: the caller's token. Default: `$TASKMQ_TOKEN`.
         tenant: the tenant of all requests.
         timeout: the time limit of a response, in seconds.
+        max_age: the largest age of lists and counts, in seconds; None accepts that of the server.
         http: a custom httpx client, for proxies and certificates; it is not closed.
         insecure: allow secrets without TLS to another machine. Default: the value of `$TASKMQ_INSECURE`.
 
@@ -61,8 +63,10 @@ class HttpConnection:
         retries: Retries,
         http: httpx.Client | None,
         insecure: bool | None,
+        max_age: float | None,
     ) -> None:
         self.address: str = address_of(url)
+        self.freshness: Freshness = Freshness(max_age)
         self._insecure = insecure
         self._headers = headers_of(token, address=self.address, insecure=insecure)
         self._tenant = tenant
@@ -176,7 +180,7 @@ class HttpConnection:
                 response = self._http.request(
                     request.method,
                     f"{self.address}{request.path}",
-                    headers=request.headers,
+                    headers={**request.headers, **self.freshness.headers_of(request.method)},
                     content=request.content,
                     timeout=self._timeout,
                 )
@@ -187,11 +191,14 @@ class HttpConnection:
                 may_repeat = is_certain or request.repeats
             else:
                 if response.is_success:
+                    self.freshness.note_response(request.method, response.headers)
                     return response
                 status = response.status_code
                 error = error_of(status, response.content, operation=request.operation, server=self.address)
                 retry_after = retry_after_of(response.headers)
                 may_repeat = status == _TOO_MANY or (status in _BUSY and request.repeats)
+            finally:
+                self.freshness.note_end(request.method)
             wait = self._retries.wait(attempt, retry_after=retry_after) if may_repeat else None
             if wait is None:
                 raise error

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Broker, Diagnosable, QueueStats
 from taskmq.contracts.finding import Finding
-from taskmq.contracts.jobs import JobStore
+from taskmq.contracts.jobs import JobStore, ReplicaStatus, Replicated
 from taskmq.contracts.stores import DiagnosableState, Timekeeper
 from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreMismatch, StoreUnavailable
 from taskmq.model.jobs.filters import JobFilter
@@ -17,7 +17,7 @@ from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_qu
 from taskmq.model.units import Duration, parse_seconds
 from taskmq.operations.diagnosis.health import find_schedulers, measure_schedule_delay
 
-__all__ = ["CLOCK_LIMIT", "Examination", "examine", "examine_servers"]
+__all__ = ["CLOCK_LIMIT", "Examination", "examine", "examine_servers", "read_replica_status"]
 
 _TIMEOUT: Final = 10.0
 CLOCK_LIMIT: Final = 2.0
@@ -26,7 +26,7 @@ _CLOCK_PROBLEM: Final = 30.0
 _LATE_SECONDS: Final = 30.0
 _MANY: Final = 1_000
 _MOST_PARTS: Final = 100
-_URL_KEYS: Final = ("url", "state", "store")
+_URL_KEYS: Final = ("url", "state", "store", "store_replica")
 
 
 class Examination(NamedTuple):
@@ -190,6 +190,8 @@ async def _examine_store(app: TaskMQ, patience: float) -> AsyncIterator[Finding]
     yield Finding("ok", "store", store.address)
     for finding in await store.diagnose():
         yield finding
+    if (replica := await read_replica_status(store)) is not None:
+        yield _judge_replica(replica)
     now = await store.now_ms()
     yield _compare_clocks(now - app.sessions.clock.now_ms(), of="store")
     yield await _examine_schedulers(store)
@@ -198,6 +200,29 @@ async def _examine_store(app: TaskMQ, patience: float) -> AsyncIterator[Finding]
         yield Finding(
             "problem", "schedules", text, "`taskmq status` shows which partitions have no scheduler, or are late"
         )
+
+
+async def read_replica_status(store: JobStore | None) -> ReplicaStatus | None:
+    """Return the status of the store's replica; None if there is none."""
+    if not isinstance(store, Replicated):
+        return None
+    return await store.replica_status()
+
+
+def _judge_replica(status: ReplicaStatus) -> Finding:
+    if status.is_promoted:
+        return Finding(
+            "problem",
+            "replica",
+            f"{status.address}: {status.problem}",
+            "stop the server that is not the primary, and name a standby in store_replica",
+        )
+    if status.problem:
+        text = f"{status.address} is not read, the store answers in its place: {status.problem}"
+        return Finding("warning", "replica", text, "check that it runs, streams from the store, and replays in time")
+    behind = "it may be behind by an unknown time" if status.age is None else f"at most {status.age:.1f} s behind"
+    cancelled = f"; it cancelled {status.conflicts} reads for its recovery" if status.conflicts else ""
+    return Finding("ok", "replica", f"{status.address}: {behind}{cancelled}")
 
 
 async def _examine_schedulers(store: JobStore) -> Finding:

@@ -7,12 +7,12 @@ from typing import Final, Literal, NamedTuple, TypeVar
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.finding import Finding
-from taskmq.contracts.jobs import partition_key
+from taskmq.contracts.jobs import ReplicaStatus, partition_key
 from taskmq.contracts.stores import Timekeeper
 from taskmq.errors import MalformedMessage, TaskMQError
 from taskmq.model.commands import CommandAnswer
 from taskmq.model.telemetry.scheduler_report import SCHEDULERS, SchedulerReport, decode_report
-from taskmq.operations.diagnosis.doctor import CLOCK_LIMIT, examine_servers
+from taskmq.operations.diagnosis.doctor import CLOCK_LIMIT, examine_servers, read_replica_status
 from taskmq.operations.diagnosis.health import Part, PartHealth, examine_parts
 from taskmq.operations.workers import list_workers
 from taskmq.version import VERSION
@@ -68,6 +68,7 @@ class SystemFacts(NamedTuple):
         size: bytes of the store's database; None if unknown.
         schedulers: reports of the schedulers that run, by name.
         versions: number of processes by version; this process is the server.
+        replica: the replica of the store; None if there is none.
     """
 
     parts: list[PartHealth]
@@ -77,6 +78,7 @@ class SystemFacts(NamedTuple):
     partitions: list[PartitionFacts]
     clocks: list[ClockFacts]
     versions: Mapping[ProcessVersion, int]
+    replica: ReplicaStatus | None
 
 
 class _StoreFacts(NamedTuple):
@@ -93,11 +95,12 @@ async def examine_system(app: TaskMQ) -> SystemFacts:
     """
     session = app.sessions.current()
     store, state = session.store, session.state
-    parts, stored, state_offset, workers = await asyncio.gather(
+    parts, stored, state_offset, workers, replica = await asyncio.gather(
         examine_parts(app),
         _read_or(_StoreFacts(None, None, {}, []), _read_store(app)),
         _read_or(None, _compare_state_clock(app)),
         _read_or([], list_workers(app, within=_WORKERS_ANSWER)),
+        _read_or(None, read_replica_status(store)),
     )
     addresses: dict[Part, str] = {"broker": session.broker.address}
     if store is not None:
@@ -116,8 +119,16 @@ async def examine_system(app: TaskMQ) -> SystemFacts:
         for kind, of, offset in offsets
         if offset is not None
     ]
-    versions = _count_versions(app, stored.schedulers, workers)
-    return SystemFacts(parts, addresses, stored.size, stored.schedulers, stored.partitions, clocks, versions)
+    return SystemFacts(
+        parts,
+        addresses,
+        stored.size,
+        stored.schedulers,
+        stored.partitions,
+        clocks,
+        _count_versions(app, stored.schedulers, workers),
+        replica,
+    )
 
 
 async def find_problems(app: TaskMQ) -> list[Finding]:

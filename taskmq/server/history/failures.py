@@ -31,6 +31,7 @@ _NEEDS: Final[dict[FailureSource, Permission]] = {
     f"{API}/failures",
     permission=Permission.JOBS_READ,
     operation_id="listFailures",
+    may_be_stale=True,
     summary="List failures",
     tags=["history"],
 )

@@ -32,6 +32,7 @@ Step = Annotated[int, QueryParameter(ge=60, le=7 * 86_400, description="Seconds 
     f"{API}/rollups",
     permission=Permission.METRICS_READ,
     operation_id="listRollups",
+    may_be_stale=True,
     summary="Get statistics by task, queue and tenant",
     tags=["history"],
 )
@@ -55,6 +56,7 @@ async def list_rollups(
     f"{API}/usage",
     permission=Permission.METRICS_READ,
     operation_id="getUsage",
+    may_be_stale=True,
     summary="Get usage by day",
     tags=["history"],
 )
@@ -77,6 +79,7 @@ async def get_usage(
     f"{API}/metrics/query",
     permission=Permission.METRICS_READ,
     operation_id="queryMetrics",
+    may_be_stale=True,
     summary="Query metrics",
     tags=["history"],
 )
@@ -110,6 +113,7 @@ async def query_metrics(
     "/metrics/get",
     permission=Permission.METRICS_READ,
     operation_id="getMetricsCompat",
+    may_be_stale=True,
     summary="Query metrics",
     tags=["compatible names"],
 )

@@ -66,7 +66,14 @@ async def download_job_logs(job_id: FromPath[str], jobs: OwnJobs, level: FromLev
     return Stream(_stream_log(jobs, job_id, which, first), media_type="text/plain; charset=utf-8", headers=headers)
 
 
-@get(f"{API}/logs", permission=Permission.LOGS_READ, operation_id="searchLogs", summary="Search logs", tags=["logs"])
+@get(
+    f"{API}/logs",
+    permission=Permission.LOGS_READ,
+    operation_id="searchLogs",
+    may_be_stale=True,
+    summary="Search logs",
+    tags=["logs"],
+)
 async def search_logs(
     jobs: OwnJobs,
     api: ApiGiven,
@@ -99,6 +106,7 @@ async def search_logs(
     "/logs/query",
     permission=Permission.LOGS_READ,
     operation_id="queryLogsCompat",
+    may_be_stale=True,
     summary="Search logs",
     tags=["compatible names"],
 )

@@ -51,6 +51,7 @@ Fields = Annotated[str | None, QueryParameter(description="Comma-separated field
     f"{API}/jobs",
     permission=Permission.JOBS_READ,
     operation_id="listJobs",
+    may_be_stale=True,
     summary="List jobs, newest first",
     tags=["jobs"],
 )
@@ -107,6 +108,7 @@ async def list_jobs(
     f"{API}/jobs/count",
     permission=Permission.JOBS_READ,
     operation_id="countJobs",
+    may_be_stale=True,
     summary="Count jobs",
     tags=["jobs"],
 )
@@ -142,6 +144,7 @@ async def get_histogram(
     f"{API}/jobs/counts",
     permission=Permission.JOBS_READ,
     operation_id="countJobsOfFilters",
+    may_be_stale=True,
     summary="Count the jobs of several filters",
     tags=["jobs"],
 )

@@ -8,6 +8,7 @@ from litestar.datastructures import State
 from litestar.params import QueryParameter
 
 from taskmq.app import TaskMQ
+from taskmq.contracts.jobs import AcceptedAge, accept_age, accepted_age
 
 __all__ = ["MaxAge", "read_shared"]
 
@@ -23,12 +24,13 @@ _MOST: Final = 1_000
 
 
 class _Sample:
-    """The last result of a read with its time, and the last failure with the number of failures."""
+    """The last result of a read with its time and age, and the last failure with the number of failures."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.at: float | None = None
         self.answer: Any = None
+        self.age = 0.0
         self.failures = 0
         self.failure: Exception | None = None
 
@@ -47,18 +49,28 @@ async def read_shared(state: State, name: str, max_age: float, read: Callable[[]
     if len(samples) > _MOST:
         samples.clear()
     sample = samples.setdefault(name, _Sample())
+    accepted = accepted_age()
     # A caller that arrives during a read shares its result.
     asked, failures = app.sessions.clock.monotonic(), sample.failures
     async with sample.lock:
-        if sample.at is None or asked - sample.at > max_age:
+        if sample.at is None or asked - sample.at > max_age or _is_too_old(sample, accepted, asked):
             if sample.failure is not None and sample.failures > failures:
                 raise sample.failure
             try:
-                sample.answer = await read()
+                with accept_age(0.0 if accepted is None else accepted.limit) as own:
+                    sample.answer = await read()
             except Exception as error:
                 sample.failures += 1
                 sample.failure = error
                 raise
             sample.at = app.sessions.clock.monotonic()
+            sample.age = own.age
+        if accepted is not None and sample.age:
+            accepted.note(sample.age + app.sessions.clock.monotonic() - sample.at)
         answer: T = sample.answer
         return answer
+
+
+def _is_too_old(sample: _Sample, accepted: AcceptedAge | None, asked: float) -> bool:
+    """Whether the result is older than the caller accepts, with the age that it had at the replica."""
+    return accepted is not None and sample.at is not None and sample.age + asked - sample.at > accepted.limit

@@ -31,7 +31,9 @@ _JSON: Final = "application/json"
 _ABOUT: Final = (
     "Jobs, queues, schedules and workflows of a taskmq app. Every operation except health, sign-in and this page "
     "needs `Authorization: Bearer TOKEN` or a session. Errors are problem details (RFC 9457) with a stable `code`. "
-    "`?tenant=` selects a tenant; it may be omitted if the caller has the permission on only one."
+    "`?tenant=` selects a tenant; it may be omitted if the caller has the permission on only one. Lists, counts and "
+    "history may come from a replica of the store: `Age` then says by how many seconds they may be out of date. Send "
+    "`Cache-Control: max-age=SECONDS` for newer data, or `no-cache` for current data."
 )
 _PROBLEM: Final[dict[str, Any]] = {
     "description": "An error: `code` is stable, `detail` says what happened and what to do.",

@@ -34,6 +34,7 @@ __all__ = ["RUNS"]
     f"{API}/runs",
     permission=Permission.WORKFLOWS_READ,
     operation_id="listRuns",
+    may_be_stale=True,
     summary="List runs",
     tags=["runs"],
 )

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -316,3 +317,18 @@ def test_portals_that_wait_for_each_other_time_out() -> None:
     with pytest.raises((BrokerUnavailable, PublishUnknown)):
         current_portal().call(lambda: call_back(2, patience=0.3), patience=0.6)
     assert current_portal().call(_thread_name) == "taskmq-io"
+
+
+def test_a_call_has_the_context_variables_of_its_caller(portal: Portal) -> None:
+    variable = ContextVar("variable", default="")
+
+    async def read() -> str:
+        return variable.get()
+
+    def call(value: str) -> str:
+        variable.set(value)
+        return portal.call(read)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert [*threads.map(call, "abcdefgh")] == [*"abcdefgh"]
+    assert portal.call(read) == ""

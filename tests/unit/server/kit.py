@@ -1,6 +1,6 @@
 """A served app on `memory://` and SQLite, called by users of several roles and tenants."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cache
@@ -14,6 +14,8 @@ from litestar.datastructures import State
 from litestar.testing import TestClient
 
 from taskmq import TaskMQ, WorkQueue
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.jobs import JobStore
 from taskmq.errors import NotAuthenticated
 from taskmq.model.clock import Clock
 from taskmq.model.identity import EVERYWHERE, Identity, Membership, Permission, Role
@@ -169,11 +171,16 @@ def open_site(
     settings: ServerSettings | None = None,
     *,
     store: str | None = None,
+    job_store: Callable[[BrokerOptions], JobStore] | None = None,
     queues: Sequence[WorkQueue] = (),
     sources: Sequence[EventSource] = (),
     clock: Clock | None = None,
 ) -> Iterator[Site]:
-    """Serve a separate app."""
+    """Serve a separate app.
+
+    Args:
+        job_store: opens the store in place of its URL.
+    """
     app = TaskMQ(
         new_url(),
         store=store or new_store(),
@@ -181,6 +188,7 @@ def open_site(
         queues=queues,
         clock=clock,
     )
+    app.sessions.job_store = job_store
     define(app)
 
     async def identify(connection: ASGIConnection[Any, Any, Any, Any]) -> Identity:

@@ -16,6 +16,8 @@ class _Empty:
     async def read(self, work: Work[T]) -> T:
         return await self.write(work)
 
+    show = read
+
     async def change(self, work: Work[T], *, is_lasting: bool = True) -> T:
         del is_lasting
         return await self.write(work)

@@ -6,7 +6,7 @@ import { span } from "./lib/format.js";
 import { html, render, useEffect, useErrorBoundary, useLayoutEffect, useState } from "./lib/html.js";
 import { KEYS, PLACES, startKeys } from "./lib/keys.js";
 import { Icon, Logo } from "./lib/icons.js";
-import { staleness, startLive, stopLive, useLive } from "./lib/live.js";
+import { replicaAge, staleness, startLive, stopLive, useLive } from "./lib/live.js";
 import { groups, keyOf, openView, PAGES, tabsOf, viewOf } from "./lib/pages.js";
 import { Dialog, Failure, Notices, notify } from "./lib/parts.js";
 import { change, to, useRoute } from "./lib/route.js";
@@ -45,9 +45,11 @@ function Guarded({ children }) {
 
 function LivePill() {
   const [mark, word, title] = LIVE[useLive()];
-  const age = staleness(useNow(5000));
+  const silent = staleness(useNow(5000));
+  const age = silent || replicaAge();
+  const why = silent ? "The server does not answer, so the page may be outdated" : "Lists come from a replica of the job store that is behind";
   // Screen readers announce that the data is stale, but not each new age.
-  if (age) return html`<span class="pill is-stale" title="The server does not answer, so the page may be outdated" role="status"><span aria-hidden="true">▲</span> <span class="word">stale</span><span aria-hidden="true"> ${span(Math.round(age / 1000))}</span></span>`;
+  if (age) return html`<span class="pill is-stale" title=${why} role="status"><span aria-hidden="true">▲</span> <span class="word">stale</span><span aria-hidden="true"> ${span(Math.round(age / 1000))}</span></span>`;
   return html`<span class=${`pill ${word === "live" ? "is-live" : ""}`} title=${title} role="status"><span aria-hidden="true">${mark}</span> <span class="word">${word}</span></span>`;
 }
 

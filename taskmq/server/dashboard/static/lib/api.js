@@ -54,6 +54,13 @@ export function address(path, query = {}) {
   return url.href;
 }
 
+/** Seconds by which responses from a replica of the store may be out of date, by path, since the page was opened.
+ * @type {Map<string, number>} */
+export const ages = new Map();
+
+/** When this user last changed something: later lists must include it. */
+let changedAt = 0;
+
 /** @typedef {{method: string, url: string, body?: unknown, headers: Record<string, string>}} Sent */
 
 /** @type {{sent: Sent | null} | null} */
@@ -90,6 +97,7 @@ export async function call(method, path, { query, body, headers = {}, signal, is
   const sent = { Accept: "application/json", ...headers };
   if (body !== undefined) sent["Content-Type"] = "application/json";
   if (method !== "GET" && session.caller?.csrf_token) sent["X-CSRF-Token"] = session.caller.csrf_token;
+  if (method === "GET" && changedAt > 0) sent["Cache-Control"] = `max-age=${Math.floor((performance.now() - changedAt) / 1000)}`;
   let answer;
   try {
     answer = await fetch(address(path, query), {
@@ -99,7 +107,10 @@ export async function call(method, path, { query, body, headers = {}, signal, is
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new ApiError({ status: 0, code: "unreachable", detail: "The server is unreachable." });
+  } finally {
+    if (method !== "GET") changedAt = performance.now();
   }
+  if (method === "GET") ages.set(path, Number(answer.headers.get("Age") ?? 0));
   const content = await answer.json().catch(() => null);
   if (answer.ok) return content;
   if (answer.status === 401 && !isSignIn) signedOut();

@@ -1,7 +1,7 @@
 // @ts-check
 /** One event stream for all tabs: the tab that holds the lock opens it and forwards events; a hidden tab releases it.
  * Without locks (plain HTTP) each tab opens its own. Without a stream, pages poll every few seconds. */
-import { API, may, session } from "./api.js";
+import { ages, API, may, session } from "./api.js";
 import { useEffect, useState } from "./html.js";
 import { route } from "./route.js";
 
@@ -12,6 +12,8 @@ const COALESCED = 1_000;
 const AGAIN = 15_000;
 // Twice the interval of polling, and the time of a request.
 const STALE = 25_000;
+// Seconds. A replica that keeps up is at most one behind.
+const LATE = 2;
 
 /** @type {LiveState} */
 let state = "polling";
@@ -46,6 +48,12 @@ export function noteRead(isAnswer) {
 export function staleness(now) {
   const age = now - answeredAt;
   return state === "paused" || (state === "live" && isAnswering) || age < STALE ? 0 : age;
+}
+
+/** Return the age in milliseconds of the oldest list on the page that a replica of the store answered late, otherwise 0. */
+export function replicaAge() {
+  const age = Math.max(0, ...ages.values());
+  return age < LATE ? 0 : 1000 * age;
 }
 
 /** Notify listeners of events of this kind, at most once a second.
@@ -88,7 +96,7 @@ export function startLive() {
     for (const kind of data.kinds ?? []) queueEvent(kind);
   });
   document.addEventListener("visibilitychange", follow);
-  addEventListener("hashchange", () => { if (tenantOf() !== following) follow(); });
+  addEventListener("hashchange", () => { ages.clear(); if (tenantOf() !== following) follow(); });
   window.setInterval(() => {
     // No event says that a scheduler is gone, an alert fires, or a job has become overdue.
     if (!document.hidden) queueEvent(state === "live" ? "time" : "all");
