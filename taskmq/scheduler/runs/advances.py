@@ -15,7 +15,7 @@ has no effect, and another one repeats it.
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from itertools import islice
 from math import inf
@@ -50,16 +50,20 @@ class RunAdvances:
 
     Args:
         clock: clock of the store.
+        most: maximum of runs to remember as pending; a search finds the others.
 
     Attributes:
         next_timer: instant of the next timer, ms since the epoch; None if there is none.
     """
 
-    def __init__(self, app: TaskMQ, store: JobStore, wakeups: Wakeups, *, clock: StoreClock) -> None:
+    def __init__(
+        self, app: TaskMQ, store: JobStore, wakeups: Wakeups, *, clock: StoreClock, most: int = 10_000
+    ) -> None:
         self._app = app
         self._runs = store.runs
         self._wakeups = wakeups
         self._clock = clock
+        self._most = most
         self._jobs = StepJobs(app, longest=app.sessions.current().broker.max_message_bytes)
         # Runs with something to do, the earliest first: those to advance alone, and the others.
         self._large: dict[str, None] = {}
@@ -81,8 +85,16 @@ class RunAdvances:
     def advance_soon(self, run_ids: Collection[str]) -> None:
         """Advance these runs at once: each has something to do."""
         if run_ids:
-            self._known |= dict.fromkeys(run_ids)
+            self._remember(run_ids)
             self._woken.set()
+
+    @property
+    def known(self) -> int:
+        """Return the number of runs that are remembered as pending."""
+        return len(self._known)
+
+    def _remember(self, run_ids: Iterable[str]) -> None:
+        self._known |= dict.fromkeys(islice(run_ids, max(0, self._most - self.known)))
 
     def stop(self) -> None:
         """See `Service`."""
@@ -161,7 +173,7 @@ class RunAdvances:
         found = await self._runs.pending(limit=_PORTION, after=self._search_after)
         self._search_after = found[-1] if len(found) == _PORTION else ""
         self._failed = {run_id: until for run_id, until in self._failed.items() if until > now}
-        self._known |= dict.fromkeys(run_id for run_id in found if run_id not in self._failed)
+        self._remember(run_id for run_id in found if run_id not in self._failed)
         if self._known:
             self._last_found = now
 

@@ -16,6 +16,9 @@ from taskmq.model.envelope import JSON, decode_envelope, new_job_id
 from taskmq.model.runs.graphs import encode_workflow
 from taskmq.model.runs.records import RunState
 from taskmq.model.runs.validation import validate_workflow
+from taskmq.scheduler.firing.due_loop import StoreClock
+from taskmq.scheduler.runs import RunAdvances
+from taskmq.scheduler.wakeups import Wakeups
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Player, Stage, play_one, until
 
@@ -191,6 +194,25 @@ async def test_a_run_that_cannot_be_advanced_holds_up_no_others(
     assert {line for line in caplog.messages if "advanced" in line} == {
         f"run {broken} cannot be advanced, will retry"
     }
+
+
+@run_by(_play)
+async def test_more_runs_than_are_kept_in_memory_are_all_advanced(stage: Stage, /) -> None:
+    run_ids = await _start_many(stage, {"a": {"value": 1}}, 40)
+    process = stage.start()
+    advances = RunAdvances(
+        process.app,
+        process.store,
+        Wakeups(process.store.dispatching, None),
+        clock=StoreClock(process.store.now_ms),
+        most=15,
+    )
+
+    advances.advance_soon(run_ids)
+    assert advances.known == 15
+    await advances.advance_all()
+
+    assert all([await _has_ended(stage, run_id) for run_id in run_ids])
 
 
 @run_by(_play)
