@@ -39,6 +39,7 @@ _OF_TENANT: Final = (
     "delete from taskmq.alert where tenant = $1",
     "delete from taskmq.alert_silence where tenant = $1",
     "delete from taskmq.alert_notice where tenant = $1",
+    "delete from taskmq.failure_mark where tenant = $1",
 )
 # Locked in the same order as by submissions.
 _USAGE: Final = """
@@ -78,10 +79,12 @@ class EndedJobs(NamedTuple):
 
     Attributes:
         with_job_ids: further tables with rows keyed by the job's id.
+        message: column of ended jobs with the message of their errors.
         forget_keys: deletes the keys of jobs, by id, tenant and key.
     """
 
     with_job_ids: Sequence[str]
+    message: str
     forget_keys: Callable[[Sequence[Row]], Steps[None]]
 
 

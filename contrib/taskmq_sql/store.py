@@ -50,7 +50,7 @@ class SqlJobStore(SqlSettings):
         self.identity = SqlIdentities(accounts)
         self.bulks = SqlBulks(accounts)
         self.nodes = SqlNodes(accounts, jobs)
-        self.history = SqlHistory(histories)
+        self.history = SqlHistory(histories, message=ended_jobs.message)
         self.definitions = SqlDefinitions(changes)
         self.tasks = SqlTasks(changes)
         self.journals = SqlJournals(reports, lookups)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from taskmq.app_api.accounts.users import AppUsers
     from taskmq.app_api.dead_letters import AppDeadLetters
     from taskmq.app_api.history.alerts import AppAlerts
+    from taskmq.app_api.history.failure_groups import AppFailureGroups
     from taskmq.app_api.history.figures import AppFigures
     from taskmq.app_api.history.logs import AppLogs
     from taskmq.app_api.jobs.bulks import AppBulks
@@ -83,6 +84,13 @@ class AppApi:
         from taskmq.app_api.jobs.definitions import AppDefinitions
 
         return AppDefinitions(self._app, self._caller)
+
+    @property
+    def failure_groups(self) -> "AppFailureGroups":
+        """Groups of failures by task and error: list, resolve, mute and reopen."""
+        from taskmq.app_api.history.failure_groups import AppFailureGroups
+
+        return AppFailureGroups(self._app, self._caller)
 
     @property
     def figures(self) -> "AppFigures":

@@ -112,6 +112,10 @@ _COMMANDS = {
         "taskmq.cli.history.failures:failures",
         "List failed jobs and workflows, and how to run them again.",
     ),
+    "failure-group": (
+        "taskmq.cli.history.failure_groups:app",
+        "Manage groups of failures by task and error: list, resolve, mute, reopen.",
+    ),
     "alert": (
         "taskmq.cli.history.alert:app",
         "Manage alerts: list, rules, apply, remove, test, silence, notices.",

@@ -29,6 +29,7 @@ _SHOWN_AGE: Final = 1.0
 """Seconds; a replica that keeps up is not worth a line."""
 _HINTS: Final = {
     "bulk_not_found": "list them with `taskmq bulk list`",
+    "failure_group_not_found": "list them with `taskmq failure-group list`",
     "node_not_found": "list the nodes with `taskmq node list`",
 }
 

@@ -96,7 +96,17 @@ _CHANGES = {
 }
 """Commands in the order in which they are run, with action and subject of their entries; JOB and BATCH are names."""
 
-_ELSEWHERE = {"alert apply", "alert remove", "alert unsilence", "bulk abort", "store erase", "store import"}
+_ELSEWHERE = {
+    "alert apply",
+    "alert remove",
+    "alert unsilence",
+    "bulk abort",
+    "failure-group resolve",
+    "failure-group mute",
+    "failure-group reopen",
+    "store erase",
+    "store import",
+}
 """Audited commands that need more than one line to do something; the tests of their nouns run them."""
 
 _READING = """
@@ -106,6 +116,7 @@ _READING = """
     schedule next|schedule explain|schedule show|reaction list|reaction show
     workflow validate|workflow schema|workflow list|workflow show|workflow versions|workflow diff|run list|run show
     run steps|run graph|run timeline|run logs|dlq list|dlq groups|dlq show|dlq export
+    failure-group list
     dlq archive|alert list|alert rules|alert silences|alert notices|topology plan|topology diff|topology export
     topology policies|topology permissions|store current|store check|store read|audit list|audit verify|audit export
     workers|top|stats|usage|failures|status|doctor|probe

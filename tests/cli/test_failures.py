@@ -1,11 +1,16 @@
 """`taskmq failures`, with an app and through a server."""
 
+import asyncio
 import json
 import time
 from pathlib import Path
 
 import pytest
 
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.history import history_of
+from taskmq.model.history.rollups import RunFailure
+from taskmq_sql import open_job_store
 from tests.cli.kit import Here, bury, declare, names_in, run_process
 
 _SHOP = """
@@ -103,3 +108,32 @@ def test_every_json_row_has_the_parts_of_the_error_too(taskmq: Here) -> None:
     (row,) = [json.loads(line) for line in taskmq("failures", "--tenant", "acme", "-o", "jsonl").out.splitlines()]
 
     assert (row["error"], row["message"], row["attempt"], row["event"]) == ("OSError", "full", 3, "dead")
+
+
+async def _report_failure(path: Path) -> None:
+    store = open_job_store(f"sqlite:///{path}", BrokerOptions(name="test"))
+    failed = RunFailure(
+        at=await store.now_ms(), job="a", event="dead", task="report", queue="images", error="OSError", message="full"
+    )
+    await history_of(store).rollups.add([], [failed])
+    await store.aclose()
+
+
+def test_a_group_is_resolved_muted_and_reopened_by_its_id(broken: Path, taskmq: Here) -> None:
+    asyncio.run(_report_failure(broken / "jobs.db"))
+    listed = taskmq("failure-group", "list", "-o", "json")
+    (group,) = listed.data
+
+    assert (listed.code, group["error"], group["failures"], group["state"]) == (1, "OSError", 1, "open")
+    for words, state in (
+        (("resolve", "--why", "more disk"), "resolved"),
+        (("mute", "--for", "7d"), "muted"),
+        (("reopen",), "open"),
+    ):
+        assert taskmq("failure-group", words[0], group["id"], *words[1:], "--by", "ann").code == 0
+        assert [one["state"] for one in taskmq("failure-group", "list", "-o", "json").data] == [state]
+        (entry,) = taskmq("audit", "list", "--action", f"failures.{words[0]}", "-o", "json").data
+        assert (entry["user"], entry["subject"]) == ("ann", group["id"])
+    assert taskmq("failure-group", "list", "--state", "muted").code == 1
+    absent = taskmq("failure-group", "resolve", "absent")
+    assert (absent.code, "taskmq failure-group list" in absent.err) == (3, True)

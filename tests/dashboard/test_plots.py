@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from taskmq.contracts.history import history_of
-from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey, minute_of
+from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey, RunFailure, minute_of
 from taskmq.server.examples import EXAMPLES
 from tests.dashboard.examples import Case, show_examples
 from tests.dashboard.kit import Eyes, Served, answer, violations
@@ -135,26 +135,49 @@ def test_the_address_keeps_the_period_of_the_overview(eyes: Eyes) -> None:
     eyes.see("jobs that ended, per 5 min")
 
 
-def test_failures_are_grouped_by_error_and_task_with_their_trend(browser: Browser, site: Served) -> None:
-    with show_examples(browser, site, Case("one")) as eyes:
-        (failed,) = EXAMPLES["listFailures"].answers[200]["items"]
-        at = ["2027-01-30T17:59:00Z", "2027-01-30T17:58:00Z", "2027-01-30T12:00:00Z"]
-        items = [failed | {"at": each, "error": "shop.CardDeclined", "task": "charge"} for each in at]
-        items.append(failed | {"at": at[2], "error": "OSError", "task": "resize", "job_id": "photo"})
-        eyes.page.route(
-            re.compile(r"/api/v1/failures"),
-            lambda route: answer(route, {"items": items, "next": None, "missing": []}),
-        )
-        eyes.page.clock.set_fixed_time("2027-01-30T18:00:00Z")
-        page = eyes.open("failures").page
-        rows = page.get_by_label("Failures by error").locator("tbody tr")
+def test_a_group_of_failures_is_resolved_muted_and_opened_again(eyes: Eyes, site: Served) -> None:
+    site.run(_fail(site))
+    page = eyes.open("failures").page
+    rows = page.get_by_label("Failures by error").locator("tbody tr")
+    navigation = page.get_by_role("navigation", name="Pages")
 
-        expect(rows).to_have_count(2)
-        expect(rows.nth(0)).to_contain_text(re.compile("^CardDeclinedcharge.*3"))
-        expect(rows.nth(0).locator(".trend rect")).to_have_count(2)
-        expect(rows.nth(1)).to_contain_text(re.compile("^OSErrorresize.*1"))
-        rows.nth(0).get_by_role("link", name="CardDeclined").click()
-        expect(page).to_have_url(re.compile("error=shop.CardDeclined&task=charge"))
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0)).to_contain_text(re.compile("^CardDeclined newcharge.*the bank refuses"))
+    expect(rows.nth(0).locator(".trend rect")).to_have_count(2)
+    expect(navigation.get_by_role("link", name="Failures").locator(".count")).to_have_text("2")
+    rows.nth(0).get_by_role("button", name="Resolve").click()
+    page.get_by_label("Note").fill("new contract")
+    assert violations(page) == []
+    eyes.confirm("Resolve")
+    expect(rows).to_have_count(1)
+    rows.nth(0).get_by_role("button", name="Mute").click()
+    page.get_by_label("Duration").select_option("1 day")
+    eyes.confirm("Mute")
+    expect(rows).to_have_count(0)
+
+    page.get_by_role("link", name="Resolved failures").click()
+    expect(rows.nth(0)).to_contain_text("new contract")
+    page.get_by_role("link", name="Muted failures").click()
+    expect(rows.nth(0)).to_contain_text("OSError")
+    rows.nth(0).get_by_role("button", name="Reopen").click()
+    eyes.see("No muted failures")
+    states = {one["error"]: one["state"] for one in site.api.get("/failures/groups").json()["items"]}
+    assert states == {"shop.CardDeclined": "resolved", "OSError": "open"}
+
+
+async def _fail(site: Served) -> None:
+    """Store three failures of a task, of which one is older, and one of another."""
+    store = site.app.sessions.store()
+    now = await store.now_ms()
+    ages = [("charge", 1), ("charge", 2), ("charge", 360), ("resize", 3)]
+    failures = [
+        RunFailure(
+            at=now - minutes * MINUTE, job=f"{task}-{minutes}", event="dead", task=task, queue="q",
+            error="OSError" if task == "resize" else "shop.CardDeclined", message="the bank refuses",
+        )
+        for task, minutes in ages
+    ]  # fmt: skip
+    await history_of(store).rollups.add([], failures)
 
 
 _SCALES = """async path => {

@@ -7,6 +7,7 @@ Calls are generators of statements, like those of `taskmq_sql.identity`.
     rollup_sum     the same, summed by quarter of an hour, over all tenants, and both
     run_failure    failed runs of jobs that did not come from the store
     sent_job       sent jobs of recorded queues, each with its last run in columns and earlier ones as JSON
+    failure_mark   groups of failures that operators resolved or muted
     alert_rule     conditions that raise alerts
     alert          current state of each rule and subject; kept as long as its rule
     alert_silence  which alerts are silenced

@@ -2,6 +2,7 @@
 
 from taskmq.contracts.history.alerts import AlertNotice, AlertStore, KeptRule, NoticeTurn
 from taskmq.contracts.history.depths import DepthStore, QueueDepth
+from taskmq.contracts.history.failures import FailureCount, FailureGroupStore
 from taskmq.contracts.history.logs import LogStore
 from taskmq.contracts.history.rollups import FailureFilter, FailurePage, RollupFilter, RollupStore
 from taskmq.contracts.history.sent_jobs import SentJobStore, sent_attempts, sent_record
@@ -12,7 +13,9 @@ __all__ = [
     "AlertNotice",
     "AlertStore",
     "DepthStore",
+    "FailureCount",
     "FailureFilter",
+    "FailureGroupStore",
     "FailurePage",
     "HistoryStore",
     "KeptRule",

@@ -4,6 +4,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from taskmq.contracts.history.alerts import AlertStore
 from taskmq.contracts.history.depths import DepthStore
+from taskmq.contracts.history.failures import FailureGroupStore
 from taskmq.contracts.history.logs import LogStore
 from taskmq.contracts.history.rollups import RollupStore
 from taskmq.contracts.history.sent_jobs import SentJobStore
@@ -14,7 +15,10 @@ __all__ = ["HistoryStore", "Remembering", "history_of"]
 
 
 class HistoryStore(Protocol):
-    """Logs, figures, depths, versions, failures, sent jobs and alerts; they share the lifetime of their store."""
+    """Logs, figures, depths, versions, groups of failures, sent jobs and alerts.
+
+    They share the lifetime of their store.
+    """
 
     @property
     def logs(self) -> LogStore: ...
@@ -30,6 +34,9 @@ class HistoryStore(Protocol):
 
     @property
     def sent_jobs(self) -> SentJobStore: ...
+
+    @property
+    def failures(self) -> FailureGroupStore: ...
 
     @property
     def alerts(self) -> AlertStore: ...

@@ -24,7 +24,7 @@ from taskmq.http._generated.bulks import BulkCalls
 from taskmq.http._generated.connection import HttpConnection
 from taskmq.http._generated.dead_letters import DeadLetterCalls
 from taskmq.http._generated.definitions import DefinitionCalls, TaskCalls
-from taskmq.http._generated.history import AlertCalls, FigureCalls, LogCalls
+from taskmq.http._generated.history import AlertCalls, FailureGroupCalls, FigureCalls, LogCalls
 from taskmq.http._generated.jobs import JobCalls
 from taskmq.http._generated.nodes import NodeCalls, ResourceCalls
 from taskmq.http._generated.pools import PoolCalls, QuotaCalls
@@ -127,6 +127,11 @@ class Client:
     def figures(self) -> FigureCalls:
         """Metrics and failures of runs, per minute."""
         return FigureCalls(self._connection)
+
+    @property
+    def failure_groups(self) -> FailureGroupCalls:
+        """Groups of failures by task and error: list, resolve, mute and reopen."""
+        return FailureGroupCalls(self._connection)
 
     @property
     def alerts(self) -> AlertCalls:

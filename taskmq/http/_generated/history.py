@@ -18,6 +18,7 @@ from taskmq.api.history.alerts import (
     SilenceView,
     TestedView,
 )
+from taskmq.api.history.failure_groups import FailureGroupList, MuteBody, ResolveBody
 from taskmq.api.history.figures import (
     DayUsageList,
     DayUsageView,
@@ -29,8 +30,9 @@ from taskmq.api.history.figures import (
 )
 from taskmq.api.history.logs import LineList
 from taskmq.http._generated.connection import HttpConnection
+from taskmq.model.history.failure_groups import GroupState
 
-__all__ = ["AlertCalls", "FigureCalls", "LogCalls"]
+__all__ = ["AlertCalls", "FailureGroupCalls", "FigureCalls", "LogCalls"]
 
 _Answer = dict[str, Any]
 
@@ -173,6 +175,35 @@ class FigureCalls:
             "traceback": traceback or None,
         }
         return self._connection.ask("listFailures", FailureList, query=query)
+
+
+class FailureGroupCalls:
+    """Groups of failures by task and error."""
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection
+
+    def list(
+        self, *, since: datetime | None = None, state: GroupState | None = None, limit: int = 200
+    ) -> FailureGroupList:
+        """List the groups with failures in a period, by default the last 24 hours, and those resolved or muted."""
+        query = {"since": since, "state": state, "limit": limit}
+        return self._connection.ask("listFailureGroups", FailureGroupList, query=query)
+
+    def resolve(self, group_id: str, *, note: str = "") -> None:
+        """Mark a group as resolved; the next failure opens it again."""
+        self._change("resolveFailureGroup", group_id, ResolveBody(note=note))
+
+    def mute(self, group_id: str, *, seconds: float | None = None, note: str = "") -> None:
+        """Mute a group for this many seconds, by default without end."""
+        self._change("muteFailureGroup", group_id, MuteBody(seconds=seconds, note=note))
+
+    def reopen(self, group_id: str, *, note: str = "") -> None:
+        """Open a resolved or muted group again."""
+        self._change("reopenFailureGroup", group_id, ResolveBody(note=note))
+
+    def _change(self, operation: str, group_id: str, body: ResolveBody | MuteBody) -> None:
+        self._connection.ask(operation, _Answer, path={"group_id": group_id}, body=body)
 
 
 class AlertCalls:

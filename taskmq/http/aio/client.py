@@ -23,7 +23,7 @@ from taskmq.http.aio.bulks import AsyncBulkCalls
 from taskmq.http.aio.connection import AsyncHttpConnection
 from taskmq.http.aio.dead_letters import AsyncDeadLetterCalls
 from taskmq.http.aio.definitions import AsyncDefinitionCalls, AsyncTaskCalls
-from taskmq.http.aio.history import AsyncAlertCalls, AsyncFigureCalls, AsyncLogCalls
+from taskmq.http.aio.history import AsyncAlertCalls, AsyncFailureGroupCalls, AsyncFigureCalls, AsyncLogCalls
 from taskmq.http.aio.jobs import AsyncJobCalls
 from taskmq.http.aio.nodes import AsyncNodeCalls, AsyncResourceCalls
 from taskmq.http.aio.pools import AsyncPoolCalls, AsyncQuotaCalls
@@ -126,6 +126,11 @@ class AsyncClient:
     def figures(self) -> AsyncFigureCalls:
         """Metrics and failures of runs, per minute."""
         return AsyncFigureCalls(self._connection)
+
+    @property
+    def failure_groups(self) -> AsyncFailureGroupCalls:
+        """Groups of failures by task and error: list, resolve, mute and reopen."""
+        return AsyncFailureGroupCalls(self._connection)
 
     @property
     def alerts(self) -> AsyncAlertCalls:

@@ -17,6 +17,7 @@ from taskmq.api.history.alerts import (
     SilenceView,
     TestedView,
 )
+from taskmq.api.history.failure_groups import FailureGroupList, MuteBody, ResolveBody
 from taskmq.api.history.figures import (
     DayUsageList,
     DayUsageView,
@@ -28,8 +29,9 @@ from taskmq.api.history.figures import (
 )
 from taskmq.api.history.logs import LineList
 from taskmq.http.aio.connection import AsyncHttpConnection
+from taskmq.model.history.failure_groups import GroupState
 
-__all__ = ["AsyncAlertCalls", "AsyncFigureCalls", "AsyncLogCalls"]
+__all__ = ["AsyncAlertCalls", "AsyncFailureGroupCalls", "AsyncFigureCalls", "AsyncLogCalls"]
 
 _Answer = dict[str, Any]
 
@@ -172,6 +174,35 @@ class AsyncFigureCalls:
             "traceback": traceback or None,
         }
         return await self._connection.ask("listFailures", FailureList, query=query)
+
+
+class AsyncFailureGroupCalls:
+    """Groups of failures by task and error."""
+
+    def __init__(self, connection: AsyncHttpConnection) -> None:
+        self._connection = connection
+
+    async def list(
+        self, *, since: datetime | None = None, state: GroupState | None = None, limit: int = 200
+    ) -> FailureGroupList:
+        """List the groups with failures in a period, by default the last 24 hours, and those resolved or muted."""
+        query = {"since": since, "state": state, "limit": limit}
+        return await self._connection.ask("listFailureGroups", FailureGroupList, query=query)
+
+    async def resolve(self, group_id: str, *, note: str = "") -> None:
+        """Mark a group as resolved; the next failure opens it again."""
+        await self._change("resolveFailureGroup", group_id, ResolveBody(note=note))
+
+    async def mute(self, group_id: str, *, seconds: float | None = None, note: str = "") -> None:
+        """Mute a group for this many seconds, by default without end."""
+        await self._change("muteFailureGroup", group_id, MuteBody(seconds=seconds, note=note))
+
+    async def reopen(self, group_id: str, *, note: str = "") -> None:
+        """Open a resolved or muted group again."""
+        await self._change("reopenFailureGroup", group_id, ResolveBody(note=note))
+
+    async def _change(self, operation: str, group_id: str, body: ResolveBody | MuteBody) -> None:
+        await self._connection.ask(operation, _Answer, path={"group_id": group_id}, body=body)
 
 
 class AsyncAlertCalls:

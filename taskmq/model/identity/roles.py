@@ -70,6 +70,7 @@ class Permission(StrEnum):
     WORKFLOWS_OPERATE = "workflows.operate"
     LOGS_READ = "logs.read"
     METRICS_READ = "metrics.read"
+    FAILURES_CHANGE = "failures.change"
     ALERTS_READ = "alerts.read"
     ALERTS_CHANGE = "alerts.change"
     EVENTS_READ = "events.read"
@@ -138,6 +139,7 @@ RULES: Final[Mapping[Permission, Rule]] = {
     Permission.WORKFLOWS_OPERATE: Rule(_TENANT, _OPERATOR, "close, cancel and redrive runs of workflows"),
     Permission.LOGS_READ: Rule(_TENANT, _VIEWER, "read and search the logs of jobs"),
     Permission.METRICS_READ: Rule(_TENANT, _VIEWER, "query rollups of a tenant's jobs"),
+    Permission.FAILURES_CHANGE: Rule(_TENANT, _OPERATOR, "resolve, mute and reopen groups of failures"),
     Permission.ALERTS_READ: Rule(_TENANT, _VIEWER, "list alerts and their rules"),
     Permission.ALERTS_CHANGE: Rule(_TENANT, _OPERATOR, "change, test and silence alert rules"),
     Permission.EVENTS_READ: Rule(_TENANT, _VIEWER, "follow a tenant's live events"),

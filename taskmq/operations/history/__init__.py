@@ -2,6 +2,7 @@
 
 from taskmq.operations.history.alerts import TenantAlerts
 from taskmq.operations.history.depths import DEPTHS
+from taskmq.operations.history.failure_groups import FailureGroup, FailureGroups, TenantFailureGroups
 from taskmq.operations.history.failures import (
     LANES,
     FailureChoice,
@@ -20,6 +21,8 @@ __all__ = [
     "DEPTHS",
     "LANES",
     "FailureChoice",
+    "FailureGroup",
+    "FailureGroups",
     "FailureLane",
     "FailureLine",
     "FailureSource",
@@ -27,6 +30,7 @@ __all__ = [
     "LettersView",
     "SourceGap",
     "TenantAlerts",
+    "TenantFailureGroups",
     "TenantFailures",
     "TenantFigures",
     "read_letters",

@@ -36,4 +36,5 @@ async def forget_old(store: JobStore, *, kept_days: int = _KEPT) -> None:
         pass
     while await history.sent_jobs.forget(before=before, limit=_TOGETHER) == _TOGETHER:
         pass
+    await history.failures.forget(before=before)
     await history.alerts.forget(before=before)

@@ -63,6 +63,7 @@ _RULE_BODY: Final[dict[str, Any]] = {
 }
 _RULE: Final = {**_RULE_BODY, "name": "charges-fail", "tenant": "acme", "version": 1}
 _OF_RULE: Final = {"name": "charges-fail"}
+_OF_GROUP: Final = {"group_id": "0c1f2e3d4b5a"}
 _SILENCE: Final[dict[str, Any]] = {
     "id": SOME_ID,
     "tenant": "acme",
@@ -169,6 +170,52 @@ HISTORY: Final[Mapping[str, Example]] = {
                 "missing": [],
             }
         },
+    ),
+    "listFailureGroups": Example(
+        parameters={"state": "open"},
+        answers={
+            200: {
+                "items": [
+                    {
+                        "id": "0c1f2e3d4b5a",
+                        "tenant": "acme",
+                        "task": "billing.charge",
+                        "error": "ConnectionError",
+                        "state": "open",
+                        "failures": 42,
+                        "before": 3,
+                        "trend": [0] * 20 + [2, 12, 18, 10],
+                        "first": "2027-01-29T08:12:01.250Z",
+                        "last": "2027-01-30T17:12:01.250Z",
+                        "message": "no answer from bank.example.com",
+                        "is_new": False,
+                        "is_back": True,
+                        "until": None,
+                        "marked_at": "2027-01-29T09:00:00.000Z",
+                        "marked_by": "ann",
+                        "note": "the bank has a new address",
+                    }
+                ],
+                "since": "2027-01-29T18:00:00.000Z",
+                "open": 1,
+                "resolved": 0,
+                "muted": 0,
+                "is_complete": True,
+            }
+        },
+    ),
+    "resolveFailureGroup": Example(
+        parameters=_OF_GROUP,
+        body={"note": "fixed in 1.42.1"},
+        answers={200: {"status": "resolved", "id": "0c1f2e3d4b5a"}},
+    ),
+    "muteFailureGroup": Example(
+        parameters=_OF_GROUP,
+        body={"seconds": 86400.0, "note": "the bank is down"},
+        answers={200: {"status": "muted", "id": "0c1f2e3d4b5a"}},
+    ),
+    "reopenFailureGroup": Example(
+        parameters=_OF_GROUP, body={"note": ""}, answers={200: {"status": "open", "id": "0c1f2e3d4b5a"}}
     ),
     "listAlerts": Example(
         parameters={"states": "firing"},

@@ -3,8 +3,10 @@
 from taskmq.contracts.history import AlertNotice, FailureFilter
 from taskmq.contracts.jobs import Catalogued, DispatchedJob, JobDetail, Retaining
 from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, AlertState, Silence
+from taskmq.model.history.failure_groups import FailureKey, FailureMark
 from taskmq.model.history.logs import LogFilter, RunLine, RunLog
 from taskmq.model.history.rollups import RunFailure
+from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.definitions import DefinitionContent
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.nodes import AllocationFilter, NewAllocation, NodeTold, Placement
@@ -119,6 +121,8 @@ class Retention(JobStoreCase):
             notice = AlertNotice(id=f"to {tenant}", channel="mailto:a@b.c", rule=rule, changes=[change], at=1, next=1)
             assert await alerts.commit([alert], [notice])
             await alerts.add_silence(Silence(id=f"of {tenant}", tenant=tenant, begins=1, ends=2))
+            mark = FailureMark(key=FailureKey(tenant, "task", "ValueError"), state="muted", at=1)
+            await history_of(driver).failures.put_mark(mark, audit=AuditEntry(action="failures.mute"))
             allocated = NewAllocation(id=new_id(1), node=None, job="theirs", tenant=tenant, amounts={"cpu": 1.0})
             assert await nodes.allocate(allocated) is not None
             await nodes.release(allocated.id)
@@ -130,6 +134,7 @@ class Retention(JobStoreCase):
         assert sorted(each.tenant for each in await alerts.alerts()) == left
         assert sorted(each.tenant for each in await alerts.silences(ended=True)) == left
         assert sorted(each.rule.tenant for each in await alerts.notices()) == left
+        assert sorted(each.key.tenant for each in await history_of(driver).failures.marks()) == left
         assert sorted(each.tenant for each in await nodes.allocations(AllocationFilter())) == left
         names = [usage_name(tenant, user) for tenant in tenants for user in (None, "ann")]
         assert set(await driver.store.quota_usage(names)) == set(names[2:])

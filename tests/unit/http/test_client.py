@@ -25,6 +25,7 @@ from taskmq.api.workers import ControlBody
 from taskmq.api.workflows.definitions import StartRunBody, WorkflowBody
 from taskmq.api.workflows.runs import CloneRunBody, SignalBody
 from taskmq.client.large_values import REFERENCE, reference_to
+from taskmq.contracts.history import history_of
 from taskmq.contracts.identity import AuditFilter
 from taskmq.errors import (
     DefinitionConflict,
@@ -60,6 +61,7 @@ from taskmq.http.aio.jobs import AsyncJobCalls
 from taskmq.http.bodies import result_of
 from taskmq.http.operations import OPERATIONS
 from taskmq.model.envelope import JSON, BlobReference
+from taskmq.model.history.rollups import RunFailure
 from taskmq.model.identity import AuditEntry, Role, Scope
 from taskmq.server import build
 from taskmq.server.examples import EXAMPLES
@@ -170,6 +172,7 @@ def _use_everything(site: Served) -> None:
     _use_definitions_and_tasks(client)
     _use_the_installation(client)
     _use_history(client)
+    _use_failure_groups(site)
     _use_nodes(client)
     _use_turns(client)
     _use_accounts(site)
@@ -180,6 +183,29 @@ def _use_everything(site: Served) -> None:
     assert [each.part for each in client.health().parts] == ["store", "broker", "state", "schedulers", "workers"]
     assert {each.holder for each in client.system_health().partitions} == {None}
     assert client.openapi()["openapi"].startswith("3.1")
+
+
+def _use_failure_groups(served: Served) -> None:
+    async def fail() -> None:
+        store = served.app.sessions.store()
+        failed = RunFailure(
+            at=await store.now_ms(), job="lost", event="dead", task="report", queue="q", error="OSError"
+        )
+        await history_of(store).rollups.add([], [failed])
+
+    with served.http.portal() as portal:
+        portal.call(fail)
+    groups = served.client.failure_groups
+    (group,) = groups.list().items
+    for change, state in (
+        (lambda: groups.mute(group.id, seconds=60, note="known"), "muted"),
+        (lambda: groups.resolve(group.id, note="fixed"), "resolved"),
+        (lambda: groups.reopen(group.id), "open"),
+    ):
+        change()
+        assert [one.state for one in groups.list(state=state).items] == [state]
+    with pytest.raises(RequestRefused, match="not found"):
+        groups.resolve("absent")
 
 
 def _succeed_with_large_value(served: Served) -> str:

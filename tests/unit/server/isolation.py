@@ -170,6 +170,7 @@ _HISTORY = st.one_of(
         f"/rollups?by=task,tenant&{_SPAN}", f"/metrics/query?metric=ended,failures,run_p95&{_SPAN}",
         f"/metrics/query?metric=ended&by=tenant,task&max_age=60&{_SPAN}", "/rollups?tenant=OTHER",
         "/metrics/get?name=ended&start_time=2027-01-15T00:00:00Z&end_time=2027-01-15T02:00:00Z", "/failures",
+        "/failures/groups?since=2026-01-01T00:00:00Z",
         "/failures?task=task-a&error=ValueError", "/failures?job_id=one", "/failures?tenant=OTHER",
     ),
 )  # fmt: skip
@@ -219,6 +220,7 @@ _LOOKS: Final[Sequence[Step]] = [
             "/jobs", "/jobs/count", "/jobs/one", "/jobs/two", "/jobs/copy", "/definitions", "/schedules",
             "/schedules/one", "/runs", "/runs/one", "/runs/two", "/audit?limit=200", "/members",
             "/tenants", "/bulk/operations", "/logs", "/rollups?by=task,queue,tenant", "/failures", "/alerts",
+            "/failures/groups?since=2026-01-01T00:00:00Z",
             "/alerts/rules", "/alerts/silences", "/alerts/notices", "/jobs/THEIR-JOB", "/jobs/THEIR-JOB/logs",
             "/bulk/operations/THEIR-BULK", "/dead-letters", "/dead-letters/work", "/dead-letters/work/groups",
         )

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -141,3 +142,77 @@ def test_pages_of_failures_continue_after_the_previous_one(failed_site: Site) ->
 @pytest.mark.parametrize("query", ["cursor=17", "lane=none", "max_age=-1", "since=soon"])
 def test_unsupported_filters_of_failures_are_refused(failed_site: Site, query: str) -> None:
     assert failed_site("GET", f"/failures?{query}").status_code == 400
+
+
+def _groups(site: Site, query: str = "", *, by: str = "acme-operator") -> dict[str, dict[str, Any]]:
+    """Return the groups by their errors; they are of 2026, so the period has to begin then."""
+    answer = site("GET", f"/failures/groups?since=2026-09-21T00:00:00Z{query}", by=by)
+    assert answer.is_success, answer.text
+    return {one["error"]: one for one in answer.json()["items"]}
+
+
+def test_failures_are_grouped_by_tenant_task_and_error(failed_site: Site) -> None:
+    own = _groups(failed_site)
+    everybodys = failed_site("GET", "/failures/groups?since=2026-09-21T00:00:00Z&limit=1", by="all-viewer").json()
+
+    assert {error: (one["task"], one["failures"], one["message"], one["is_new"]) for error, one in own.items()} == {
+        "ValueError": ("data_processing", 1, "no\nand more", True),
+        "OSError": ("report", 1, "full", True),
+    }
+    assert [sum(one["trend"]) for one in own.values()] == [1, 1]
+    assert (len(everybodys["items"]), everybodys["open"], everybodys["is_complete"]) == (1, 4, True)
+    assert failed_site("GET", "/failures/groups").json()["items"] == []
+
+
+def test_a_resolved_group_is_open_again_after_its_next_failure(failed_site: Site) -> None:
+    group = _groups(failed_site)["OSError"]["id"]
+
+    assert failed_site("POST", f"/failures/groups/{group}/resolve", {"note": "more disk"}).is_success
+    resolved = _groups(failed_site)["OSError"]
+    with failed_site.client.portal() as portal:
+        portal.call(_fail_again, failed_site)
+    back = _groups(failed_site)["OSError"]
+
+    assert (resolved["state"], resolved["is_back"], resolved["note"]) == ("resolved", False, "more disk")
+    assert resolved["marked_by"] == "acme-admin"
+    assert (back["state"], back["is_back"], back["failures"]) == ("open", True, 2)
+    assert _groups(failed_site, "&state=open", by="other-admin")["OSError"]["state"] == "open"
+
+
+async def _fail_again(site: Site) -> None:
+    store = site.app.sessions.store()
+    at = await store.now_ms() + 60_000
+    report = RunFailure(at=at, job="again", event="dead", task="report", queue="work", tenant="acme", error="OSError")
+    await history_of(store).rollups.add([], [report])
+
+
+def test_a_muted_group_is_not_open_until_it_is_reopened_and_all_is_audited(failed_site: Site) -> None:
+    group = _groups(failed_site)["ValueError"]["id"]
+
+    assert failed_site("POST", f"/failures/groups/{group}/mute", {"seconds": 3600}).is_success
+    muted = _groups(failed_site, "&state=muted")["ValueError"]
+    assert failed_site("POST", f"/failures/groups/{group}/mute", {}).is_success
+    forever = _groups(failed_site)["ValueError"]
+    counted = failed_site("GET", "/failures/groups?since=2026-09-21T00:00:00Z").json()
+    assert failed_site("POST", f"/failures/groups/{group}/reopen", {"note": "look"}).is_success
+
+    assert muted["until"] > muted["marked_at"]
+    assert (forever["state"], forever["until"]) == ("muted", None)
+    assert (counted["open"], counted["resolved"], counted["muted"]) == (1, 0, 1)
+    assert _groups(failed_site)["ValueError"]["state"] == "open"
+    entries = failed_site("GET", "/audit", by="acme-admin").json()["items"]
+    assert [(one["action"], one["subject"]) for one in entries] == [
+        ("failures.reopen", group), ("failures.mute", group), ("failures.mute", group)
+    ]  # fmt: skip
+    assert entries[-1]["after"] == {"task": "data_processing", "error": "ValueError", "seconds": 3600.0}
+
+
+def test_groups_are_changed_by_operators_of_their_tenant_and_task_only(failed_site: Site) -> None:
+    group = _groups(failed_site)["ValueError"]["id"]
+
+    def resolve(by: str, group: str = group) -> int:
+        return failed_site("POST", f"/failures/groups/{group}/resolve", {}, by=by).status_code
+
+    assert [resolve(by) for by in ("acme-submitter", "other-admin", "picky")] == [403, 404, 403]
+    assert resolve("acme-operator", "absent") == 404
+    assert resolve("all-operator") == 200

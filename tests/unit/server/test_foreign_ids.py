@@ -18,6 +18,7 @@ from taskmq.app_api.workflow_files.reader import read_workflow
 from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.history import history_of
 from taskmq.contracts.identity import Actor, NewApiToken, NewBrowserSession, NewUser, Tenant
+from taskmq.model.history.failure_groups import FailureKey
 from taskmq.model.history.logs import RunLine, RunLog
 from taskmq.model.history.rollups import RunFailure
 from taskmq.model.identity import RULES, Level, Membership, Permission, Role, may, session_key, token_key
@@ -42,6 +43,7 @@ _THERE: Final = {
     "/api/v1/definitions/{name}": "definition",
     "/api/v1/alerts/rules/{name}": "rule",
     "/api/v1/alerts/silences/{silence_id}": "silence",
+    "/api/v1/failures/groups/{group_id}": "failure group",
     "/api/v1/members/{user}": "member",
     "/api/v1/tokens/{token_id}": "token",
     "/api/v1/sessions/{session_id}": "session",
@@ -219,7 +221,7 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Foreign
         ids = {
             "job": "order-17", "schedule": "hourly", "definition": "monthly", "rule": "late",
             "named workflow": "nightly", "member": "ann", "queue": "work", "tenant": "other", "source": "shop",
-            "node": "render-1", "step": "extract",
+            "node": "render-1", "step": "extract", "failure group": FailureKey("other", "report", "dead").id,
         }  # fmt: skip
         ids |= {kind: str(uuid.uuid4()) for kind in ("user", "session", "token", "user session", "user token")}
         with site.client.portal() as portal:

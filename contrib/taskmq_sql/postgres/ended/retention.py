@@ -53,6 +53,7 @@ ENDED_JOBS: Final = EndedJobs(
         "tried_version",
         "claim_line",
     ),
+    "error_message",
     _forget_keys,
 )
 """The tables with rows of ended jobs."""

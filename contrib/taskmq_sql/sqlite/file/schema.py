@@ -414,6 +414,12 @@ CREATE INDEX sent_job_tenant ON sent_job (tenant, id);
 CREATE INDEX sent_job_state ON sent_job (state, id) WHERE state <> 5;
 CREATE INDEX sent_job_key ON sent_job (key, tenant, id) WHERE key IS NOT NULL
 """
+_FAILURE_MARKS: Final = """
+CREATE TABLE failure_mark (
+    tenant TEXT NOT NULL, task TEXT NOT NULL, error TEXT NOT NULL, state TEXT NOT NULL, at INTEGER NOT NULL,
+    until INTEGER, actor TEXT NOT NULL, note TEXT NOT NULL, PRIMARY KEY (tenant, task, error)
+) WITHOUT ROWID
+"""
 _STORED_JOBS_ALONE: Final = f"{_CLAIMS};{_LINES};{_RATES};{_JOURNALS};{_REATTACHMENT}"
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 
@@ -444,6 +450,7 @@ JOB_STORE: Final = FileKind(
         _TRIED_VERSIONS,
         _GROUPS,
         _SENT_JOBS,
+        _FAILURE_MARKS,
     ),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),

@@ -42,6 +42,7 @@ def _forget_keys(rows: Sequence[Row]) -> Steps[None]:
 
 ENDED_JOBS: Final = EndedJobs(
     ("attempt", "event", "label", "job_progress", "saved_value", "saved_run", "tried_version", "claim_line"),
+    "error",
     _forget_keys,
 )
 """The tables with rows of ended jobs."""

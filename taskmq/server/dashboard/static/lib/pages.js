@@ -2,8 +2,8 @@
 /** The pages and their modules, each loaded on first use. */
 
 /**
- * A page is in a group of the navigation, there under the name `nav`, or it is a tab of the page `of`. The account belongs to the user's menu.
- * @typedef {{name: string, title: string, nav?: string, needs: string, group?: string, of?: string}} PageEntry
+ * A page is in a group of the navigation, there under the name `nav`, or it is a tab of the page `of`; `view` is its module, if that has another name. The account belongs to the user's menu.
+ * @typedef {{name: string, title: string, nav?: string, needs: string, group?: string, of?: string, view?: string}} PageEntry
  */
 
 /** @type {PageEntry[]} */
@@ -17,6 +17,8 @@ export const PAGES = [
   { name: "schedules", title: "Schedules", needs: "schedules.read", group: "Work" },
   { name: "failures", title: "Failures", needs: "jobs.read", group: "Work" },
   { name: "dead-letters", title: "Dead letters", needs: "dead_letters.read", of: "failures" },
+  { name: "resolved", title: "Resolved failures", needs: "jobs.read", of: "failures", view: "failures" },
+  { name: "muted", title: "Muted failures", needs: "jobs.read", of: "failures", view: "failures" },
   { name: "queues", title: "Queues", needs: "queues.read", group: "Capacity" },
   { name: "workers", title: "Workers", needs: "workers.read", group: "Capacity" },
   { name: "nodes", title: "Nodes", needs: "nodes.read", group: "Capacity" },
@@ -52,7 +54,7 @@ const SINGLE = /** @type {Record<string, string>} */ ({ jobs: "job", runs: "run"
 
 /** Return the module of a page; single jobs, runs, workflows and messages have their own.
  * @param {string} name @param {boolean} isSingle */
-export const keyOf = (name, isSingle) => (isSingle && SINGLE[name]) || name.replace("-", "_") || "overview";
+export const keyOf = (name, isSingle) => (isSingle && SINGLE[name]) || PAGES.find((one) => one.name === name)?.view || name.replace("-", "_") || "overview";
 
 /** Return the component of a page if its module is loaded.
  * @param {string} key */

@@ -25,7 +25,7 @@ export const TILES = [
 ];
 const ALL = [...TILES.map(([, filter]) => filter), FAILED_HOUR];
 
-/** @typedef {{counts: import("./data.js").Loaded, alerts: import("./data.js").Loaded}} Summary */
+/** @typedef {{counts: import("./data.js").Loaded, alerts: import("./data.js").Loaded, groups: import("./data.js").Loaded}} Summary */
 
 /** Return the count of a filter; undefined if it is not loaded.
  * @param {Summary} summary @param {string} filter @returns {{count: number, is_exact: boolean} | undefined} */
@@ -35,10 +35,10 @@ export const countOf = ({ counts }, filter) => counts.data?.items.find((/** @typ
  * @param {Summary} summary @returns {any[]} */
 export const firing = ({ alerts }) => alerts.data?.items.filter((/** @type {any} */ one) => one.state === "firing" && !one.is_silenced) ?? [];
 
-/** Return the count that the navigation shows beside a page: running jobs, failures of 24 hours, firing alerts; null for none.
+/** Return the count that the navigation shows beside a page: running jobs, open groups of failures, firing alerts; null for none.
  * @param {Summary} summary @param {string} page @returns {{text: string, isBad: boolean} | null} */
 export function badgeOf(summary, page) {
-  const found = page === "alerts" ? { count: firing(summary).length, is_exact: true } : page === "jobs" ? countOf(summary, RUNNING) : page === "failures" ? countOf(summary, FAILED_DAY) : undefined;
+  const found = page === "alerts" ? { count: firing(summary).length, is_exact: true } : page === "jobs" ? countOf(summary, RUNNING) : page === "failures" ? { count: summary.groups.data?.open, is_exact: true } : undefined;
   return found?.count ? { text: `${count(found.count)}${found.is_exact ? "" : "+"}`, isBad: page !== "jobs" } : null;
 }
 
@@ -46,8 +46,11 @@ export function badgeOf(summary, page) {
  * @param {boolean} isOverview @param {string} tenant @returns {Summary} */
 export function useSummary(isOverview, tenant) {
   // At most a second old on the overview, because pages reload a second after an event.
-  const [filter, max_age, least] = isOverview ? [ALL, 1, 5000] : [[RUNNING, FAILED_DAY], 15, EVERY];
+  const [filter, max_age, least] = isOverview ? [ALL, 1, 5000] : [[RUNNING], 15, EVERY];
   const counts = useData(may("jobs.read") ? "jobs/counts" : null, { filter, max_age, tenant }, ["job", "time"], least);
   const alerts = useData(may("alerts.read") ? "alerts" : null, { states: "firing", tenant }, ["time"], EVERY);
-  return { counts, alerts };
+  // The first view has room for ten requests: the overview asks for groups only if stored jobs failed.
+  const failed = counts.data?.items.find((/** @type {any} */ one) => one.filter === FAILED_DAY)?.count;
+  const groups = useData(may("jobs.read") && (failed || !isOverview) ? "failures/groups" : null, { state: "open", limit: 1, max_age: 15, tenant }, ["job", "time"], EVERY);
+  return { counts, alerts, groups };
 }

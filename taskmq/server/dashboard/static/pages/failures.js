@@ -1,17 +1,15 @@
 // @ts-check
-/** Failures in all lanes. */
+/** Failures in all lanes, and their groups by task and error. */
 import { may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { ago, count, instant, plural, span } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
-import { Action, Empty, Head, Id, notify, Loading, Section, Table, When } from "../lib/parts.js";
-import { change, to } from "../lib/route.js";
+import { Action, Confirm, Empty, Field, Head, Id, notify, Loading, Section, Table, When } from "../lib/parts.js";
+import { change, route, to } from "../lib/route.js";
 
-// The most that the API returns at once.
-const MOST = 200;
 const LANES = { "": "All lanes", store: "Store", broker: "Broker", workflow: "Workflows" };
 const SPANS = { "12h": "12 hours", "24h": "24 hours", "7d": "7 days", all: "any time" };
-const HOURS = /** @type {Record<string, number>} */ ({ "12h": 12, "24h": 24, "7d": 168 });
+const HOURS = /** @type {Record<string, number>} */ ({ "12h": 12, "24h": 24, "7d": 168, "30d": 720 });
 
 /** Return the start of the period in whole minutes, so that responses can be shared.
  * @param {string} time */
@@ -55,49 +53,78 @@ function Remedy({ one, reload }) {
  * @param {string} text */
 const withoutModule = (text) => text.replace(/^(?:\w+\.)+(?=\w)/, "");
 
-const BARS = 24;
+const STATES = /** @type {Record<string, {title: string, none: string}>} */ ({
+  open: { title: "Groups", none: "" },
+  resolved: { title: "Resolved failures", none: "The next failure opens a resolved group again." },
+  muted: { title: "Muted failures", none: "A muted group is not counted as open. Alerts still count its failures." },
+});
+const DURATIONS = { 86400: "1 day", 604800: "7 days", 2592000: "30 days", "": "No end" };
 const MOST_GROUPS = 8;
 
-/** @typedef {{error: string, task: string, many: number, first: number, last: number, sample: string, bars: number[]}} Group */
+/** A trend as bars. @param {{of: number[], label: string}} props */
+const Bars = ({ of, label }) => html`<svg class="trend c-bad" role="img" aria-label=${label} viewBox=${`0 0 ${of.length * 4} 20`}><title>${label}</title>${of.map((one, at) => one > 0 && html`<rect key=${at} x=${at * 4} y=${20 - Math.max(2, (20 * one) / Math.max(...of))} width="3" height=${Math.max(2, (20 * one) / Math.max(...of))} />`)}</svg>`;
 
-/** Group failures by error and task, the largest group first; the bars divide the time from the first to the last one.
- * @param {any[]} items newest first @param {number} begin @param {number} end milliseconds since the epoch @returns {Group[]} */
-export function groupsOf(items, begin, end) {
-  /** @type {Map<string, Group>} */
-  const found = new Map();
-  for (const one of items) {
-    const at = Date.parse(one.at);
-    const key = `${one.error || one.reason} ${one.task}`;
-    const group = found.get(key) ?? { error: one.error, task: one.task, many: 0, first: at, last: at, sample: one.message || one.summary || one.reason, bars: Array(BARS).fill(0) };
-    found.set(key, group);
-    group.many += 1;
-    group.first = at;
-    group.bars[Math.max(0, Math.min(BARS - 1, Math.floor((BARS * (at - begin)) / Math.max(1, end - begin))))] += 1;
-  }
-  return [...found.values()].sort((a, b) => b.many - a.many);
+/** What distinguishes a group from the usual ones.
+ * @param {any} one */
+const tagOf = (one) => (one.is_back ? "back" : one.is_new ? "new" : one.before && one.failures > 2 * one.before ? "rising" : "");
+
+/** Dialog that resolves or mutes a group.
+ * @param {{group: any, verb: string, close: () => void, reload: () => void}} props */
+function Mark({ group, verb, close, reload }) {
+  const [seconds, setSeconds] = useState("604800");
+  const act = async (/** @type {string} */ note) => {
+    await send(`failures/groups/${part(group.id)}/${verb}`, { note, ...(verb === "mute" ? { seconds: Number(seconds) || null } : {}) });
+    notify(verb === "mute" ? "Muted." : "Resolved.");
+    reload();
+  };
+  return html`<${Confirm} title=${`${verb === "mute" ? "Mute" : "Resolve"} ${withoutModule(group.error)} in ${group.task}`} verb=${verb === "mute" ? "Mute" : "Resolve"} note close=${close} act=${act}><p>${STATES[verb === "mute" ? "muted" : "resolved"].none}</p>
+    ${verb === "mute" && html`<${Field} label="Duration"><select value=${seconds} onChange=${(/** @type {any} */ e) => setSeconds(e.target.value)}>${Object.entries(DURATIONS).map(([key, text]) => html`<option key=${key} value=${key}>${text}</option>`)}</select><//>`}<//>`;
 }
 
-/** A trend as bars. @param {{of: number[], label: string}} props */
-const Bars = ({ of, label }) => html`<svg class="trend c-bad" role="img" aria-label=${label} viewBox=${`0 0 ${BARS * 4} 20`}><title>${label}</title>${of.map((one, at) => one > 0 && html`<rect key=${at} x=${at * 4} y=${20 - Math.max(2, (20 * one) / Math.max(...of))} width="3" height=${Math.max(2, (20 * one) / Math.max(...of))} />`)}</svg>`;
+/** The actions of a group. @param {{group: any, reload: () => void}} props */
+function Actions({ group, reload }) {
+  const [verb, show] = useState("");
+  if (!may("failures.change")) return null;
+  const name = html`<span class="sr"> ${group.error} in ${group.task}</span>`;
+  return html`<div class="actions">${group.state === "open" ? ["resolve", "mute"].map((one) => html`<button key=${one} type="button" onClick=${() => show(one)}>${one === "mute" ? "Mute" : "Resolve"}${name}</button>`)
+    : html`<${Action} act=${async () => { await send(`failures/groups/${part(group.id)}/reopen`, {}); notify("Open again."); reload(); }}>Reopen${name}<//>`}</div>
+    ${verb && html`<${Mark} group=${group} verb=${verb} close=${() => show("")} reload=${reload} />`}`;
+}
 
-/** Show which errors there are, from the newest failures.
- * @param {{asked: Record<string, unknown>, linked: Record<string, string>}} props */
-function Groups({ asked, linked }) {
-  const { data } = useData("failures", { ...asked, limit: MOST, max_age: 15 }, ["job"], 15_000);
-  if (!data?.items.length) return null;
-  const begin = Date.parse(/** @type {string} */ (data.next || !asked.since ? data.items[data.items.length - 1].at : asked.since));
-  const groups = groupsOf(data.items, begin, Date.now());
-  const sub = html`<span class="dim">${data.next ? `the newest ${data.items.length} failures` : plural(data.items.length, "failure")}, since ${instant(new Date(begin).toISOString())}</span>`;
-  return html`<${Section} title="By error" actions=${sub}><${Table} label="Failures by error" columns=${["Error", "Task", "Example", "Trend", ["Failures", "number"], ["Last", "number"]]}>${groups.slice(0, MOST_GROUPS).map((one) => html`<tr key=${`${one.error} ${one.task}`} data-row>
-    <td>${one.error ? html`<a href=${to("failures", { ...linked, error: one.error, task: one.task })}>${withoutModule(one.error)}</a>` : "No error"}</td><td>${one.task}</td><td class="wide"><span class="dim">${one.sample}</span></td>
-    <td><${Bars} of=${one.bars} label=${`${plural(one.many, "failure")}, the first ${ago(new Date(one.first).toISOString())}`} /></td><td class="number">${count(one.many)}</td><td class="number"><${When} at=${new Date(one.last).toISOString()} /></td></tr>`)}<//>
-    ${groups.length > MOST_GROUPS && html`<p class="dim">${count(groups.length - MOST_GROUPS)} more.</p>`}<//>`;
+/** A table of groups. @param {{groups: any[], linked: Record<string, string>, reload: () => void, isMarked?: boolean}} props */
+const Groups = ({ groups, linked, reload, isMarked = false }) => html`<${Table} label="Failures by error" columns=${["Error", "Task", ["Tenant", "p3"], ["Example", "p3"], ["Trend", "p2"], ["Failures", "number"], ["Before", "number p4"], ["Last", "number p2"], ...(isMarked ? [["Why", "p3"]] : []), ""]}>${groups.map((one) => html`<tr key=${one.id} data-row>
+  <td><a title=${one.error} href=${to("failures", { ...linked, task: one.task, ...(/[A-Z.]/.test(one.error) ? { error: one.error } : {}) })}>${withoutModule(one.error)}</a>${tagOf(one) && html` <span class="badge">${tagOf(one)}</span>`}</td><td title=${one.task}>${one.task}</td><td class="p3">${one.tenant}</td><td class="wide p3" title=${one.message}><span class="dim">${one.message}</span></td>
+  <td class="p2"><${Bars} of=${one.trend} label=${`${plural(one.failures, "failure")}, the first ${one.first ? ago(one.first) : "unknown"}`} /></td><td class="number">${count(one.failures)}</td><td class="number p4">${count(one.before)}</td><td class="number p2"><${When} at=${one.last} /></td>
+  ${isMarked && html`<td class="wide p3" title=${one.note}>${[one.state === "muted" && one.until && `until ${instant(one.until)}`, one.marked_by, one.note].filter(Boolean).join(", ")}</td>`}<td><${Actions} group=${one} reload=${reload} /></td></tr>`)}<//>`;
+
+/** The groups with the most failures above the list.
+ * @param {{asked: Record<string, any>, linked: Record<string, string>}} props */
+function Open({ asked, linked }) {
+  const { data, reload } = useData("failures/groups", { state: "open", since: asked.since || since("30d"), max_age: 15 }, ["job"], 15_000);
+  const groups = data?.items.filter((/** @type {any} */ one) => (!asked.task || one.task === asked.task) && (!asked.error || one.error === asked.error)) ?? [];
+  if (!groups.length) return null;
+  const sub = html`<span class="dim">${plural(groups.length, "open group")} since ${instant(data.since)}${data.is_complete ? "" : ", of the newest 10,000 failures"}</span>`;
+  return html`<${Section} title="By error" actions=${sub}><${Groups} groups=${groups.slice(0, MOST_GROUPS)} linked=${linked} reload=${reload} />
+    ${groups.length > MOST_GROUPS && html`<p class="dim">${count(groups.length - MOST_GROUPS)} more. Select a task to see its groups.</p>`}<//>`;
+}
+
+/** The groups in one other state. @param {{state: string}} props */
+function Marked({ state }) {
+  const loaded = useData("failures/groups", { state, since: since("30d"), max_age: 5 }, ["job"], 15_000);
+  const { title, none } = STATES[state];
+  return html`<${Head} of=${loaded} title=${title} sub="Failures of 30 days" /><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
+    ? html`<${Groups} groups=${items} linked=${{ time: "all" }} reload=${loaded.reload} isMarked />` : html`<${Empty} title=${`No ${title.toLowerCase()}`}><p>${none}</p><//>`}<//>`;
 }
 
 const Choice = ({ label, name, of, value }) => html`<label>${label} <select value=${value} onChange=${(/** @type {any} */ e) => change({ [name]: e.target.value, cursor: "" })}>
   ${Object.entries(of).map(([key, text]) => html`<option key=${key} value=${key}>${text}</option>`)}</select></label>`;
 
 export default function Failures({ query }) {
+  const [page] = route().path;
+  return page === "failures" ? html`<${List} query=${query} />` : html`<${Marked} key=${page} state=${page} />`;
+}
+
+function List({ query }) {
   const { task = "", queue = "", error = "", lane = "", time = "24h", cursor = "" } = query;
   const [name, setName] = useState(task);
   useEffect(() => setName(task), [task]);
@@ -108,7 +135,7 @@ export default function Failures({ query }) {
     <div class="bar"><form role="search" onSubmit=${submit}><label class="sr" for="task">Task</label><input id="task" data-filter value=${name} placeholder="task name" autoComplete="off" onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><button type="submit">Show</button></form>
       <${Choice} label="Lane" name="lane" of=${LANES} value=${lane} /><${Choice} label="Last" name="time" of=${SPANS} value=${time} />
       ${(task || queue || error) && html`<a href=${to("failures", { lane, time })}>Clear filters</a>`}</div>
-    ${!cursor && html`<${Groups} asked=${asked} linked=${{ lane, time, queue }} />`}
+    ${!cursor && !queue && !lane && html`<${Open} asked=${asked} linked=${{ time }} />`}
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next, missing }) => html`
       ${missing.map((/** @type {any} */ gap) => html`<p key=${gap.source} role="note">Some failures may be missing (${gap.source}): ${gap.why}</p>`)}
       ${items.length ? html`<${Table} label="Failures" columns=${["When", "Job", "Task", "Error", "Tenant", "Queue", ["Attempt", "number"], ["Run time", "number"], ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.lane} ${one.job_id} ${one.at}`} data-row>

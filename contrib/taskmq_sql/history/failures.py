@@ -1,0 +1,126 @@
+"""Groups of failures, counted in the tables of ended jobs and reported failures, and their marks."""
+
+from functools import partial
+from typing import Final
+
+from taskmq.contracts.history import FailureCount
+from taskmq.model.history.failure_groups import FailureKey, FailureMark, check_marks
+from taskmq.model.identity import AuditEntry
+from taskmq.model.states import JobState
+from taskmq_sql.history.conditions import Conditions
+from taskmq_sql.identity import note
+from taskmq_sql.jobs.codes import CODES
+from taskmq_sql.jobs.values import can_be_kept
+from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, find_numbers, names_of
+
+__all__ = ["SqlFailures"]
+
+# The order and the first condition are those of the indexes of unsuccessful jobs: no more rows are read than counted.
+_OF_JOBS: Final = """
+select tenant, task, coalesce(nullif(error_type, ''), '{state}') as error, finished as at,
+    substr(coalesce({message}, ''), 1, 200) as message
+from taskmq.job_history where state <> 5 and state = {code} {tenant} order by id desc limit $3"""
+_OF_REPORTS: Final = """
+select tenant, task, coalesce(nullif(error, ''), nullif(reason, ''), event) as error, at,
+    substr(message, 1, 200) as message
+from taskmq.run_failure {tenant} order by number desc limit $3"""
+_COUNT: Final = """
+select tenant, task, error, case when at < $1::bigint then -1 else (at - $1::bigint) / $2::bigint end, count(*),
+    min(at), max(at), max(message)
+from ({newest}) as newest group by 1, 2, 3, 4"""
+_COUNTED: Final = (JobState.FAILED, JobState.EXPIRED)
+_MARKS: Final = "select tenant, task, error, state, at, until, actor, note from taskmq.failure_mark"
+_PUT: Final = """
+insert into taskmq.failure_mark (tenant, task, error, state, at, until, actor, note)
+values ($1, $2, $3, $4, $5, $6, $7, $8)
+on conflict (tenant, task, error) do update
+set state = excluded.state, at = excluded.at, until = excluded.until, actor = excluded.actor, note = excluded.note"""
+_OTHERS: Final = "select count(*) from taskmq.failure_mark where tenant = $1 and not (task = $2 and error = $3)"
+_REMOVE: Final = "delete from taskmq.failure_mark where tenant = $1 and task = $2 and error = $3 returning state"
+_FORGET: Final = "delete from taskmq.failure_mark where (state = 'resolved' and at < $1) or until < $1"
+
+
+class SqlFailures:
+    """A `FailureGroupStore` in the database's tables.
+
+    Args:
+        message: column of ended jobs with the message of their errors.
+    """
+
+    def __init__(self, runner: Runner, *, message: str) -> None:
+        self._runner = runner
+        self._message = message
+
+    async def counts(
+        self, *, since: int, step: int, tenant: str | None = None, most: int = 10_000
+    ) -> list[FailureCount]:
+        if not can_be_kept(tenant or ""):
+            return []
+        return await self._runner.read(partial(_counts, self._message, tenant, since, step, most))
+
+    async def marks(self, tenant: str | None = None) -> list[FailureMark]:
+        if not can_be_kept(tenant or ""):
+            return []
+        return await self._runner.read(partial(_marks, tenant))
+
+    async def put_mark(self, mark: FailureMark, *, audit: AuditEntry) -> None:
+        await self._runner.write(partial(_put, mark, audit))
+
+    async def remove_mark(self, key: FailureKey, *, audit: AuditEntry) -> bool:
+        return can_be_kept(*key) and await self._runner.write(partial(_remove, key, audit))
+
+    async def forget(self, *, before: int) -> None:
+        await self._runner.write(partial(ask, _FORGET, before))
+
+
+def _counts(message: str, tenant: str | None, since: int, step: int, most: int) -> Steps[list[FailureCount]]:
+    args: list[object] = [since, step, most]
+    where = "" if tenant is None else "where tenant = $4"
+    newest = _OF_REPORTS.format(tenant=where)
+    rows = yield from ask(_COUNT.format(newest=newest), *args, *([] if tenant is None else [tenant]))
+    found = [_count(row, row[0], row[1]) for row in rows]
+    numbers: list[int] = []
+    if tenant is not None:
+        numbers = list((yield from find_numbers("tenant", [tenant])).values())
+        if not numbers:
+            return found
+    ended: list[Row] = []
+    for state in _COUNTED:
+        newest = _OF_JOBS.format(
+            state=state, code=CODES[state], message=message, tenant="and tenant = $4" if numbers else ""
+        )
+        ended += yield from ask(_COUNT.format(newest=newest), *args, *numbers)
+    tenants = yield from names_of("tenant", (row[0] for row in ended))
+    tasks = yield from names_of("task", (row[1] for row in ended))
+    return found + [_count(row, tenants[row[0]], tasks[row[1]]) for row in ended]
+
+
+def _count(row: Row, tenant: str, task: str) -> FailureCount:
+    _, _, error, slot, count, first, last, message = row
+    key = FailureKey(tenant, task, error)
+    return FailureCount(key=key, slot=slot, count=count, first=first, last=last, message=message)
+
+
+def _marks(tenant: str | None) -> Steps[list[FailureMark]]:
+    conditions = Conditions()
+    conditions.equal("tenant", tenant)
+    rows = yield from ask(f"{_MARKS} {conditions.where} order by tenant, task, error", *conditions.args)
+    return [
+        FailureMark(key=FailureKey(*row[:3]), state=row[3], at=row[4], until=row[5], by=row[6], note=row[7])
+        for row in rows
+    ]
+
+
+def _put(mark: FailureMark, audit: AuditEntry) -> Steps[None]:
+    yield LOCK
+    ((others,),) = yield from ask(_OTHERS, *mark.key)
+    check_marks(others)
+    yield from ask(_PUT, *mark.key, mark.state, mark.at, mark.until, mark.by, mark.note)
+    yield from note([audit])
+
+
+def _remove(key: FailureKey, audit: AuditEntry) -> Steps[bool]:
+    yield LOCK
+    rows = yield from ask(_REMOVE, *key)
+    yield from note([audit] if rows else [])
+    return bool(rows)
