@@ -46,10 +46,14 @@ class QueueGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A queue of the app and the RabbitMQ queues it consists of.
 
     Attributes:
-        ready, in_hand, delayed, consumers, is_paused: totals of its RabbitMQ queues that hold jobs.
+        ready, in_hand, delayed, is_paused: totals of its RabbitMQ queues that hold jobs.
+        consumers: a worker counts once.
         dead: its dead letters; for the two queues of lost messages, all their messages.
         stored: due jobs of the store that are not dispatched yet, at most 100,000; None if unknown.
         oldest: when the first of those became due.
+        entered, left: jobs a second that entered and left it in the last five minutes; None if not sampled.
+        empty_in: seconds until its waiting jobs have started at these rates; None if they do not become fewer.
+        advice: what to do if it grows.
         parts: its RabbitMQ queues: lanes, priority classes, stored jobs, dead letters.
     """
 
@@ -62,6 +66,10 @@ class QueueGroup(msgspec.Struct, frozen=True, kw_only=True):
     dead: int
     stored: int | None
     oldest: str | None
+    entered: float | None
+    left: float | None
+    empty_in: float | None
+    advice: str
     parts: list[str]
 
 
@@ -122,6 +130,9 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
         dead: dead letters; None if the queue does not exist yet.
         stored: due jobs of the store that are not dispatched yet, at most 100,000; None if unknown.
         oldest: when the first of those became due.
+        entered, left: jobs a second that entered and left it in the last five minutes; None if not sampled.
+        empty_in: seconds until its waiting jobs have started at these rates; None if they do not become fewer.
+        advice: what to do if it grows.
         parts: its existing RabbitMQ queues.
     """
 
@@ -139,6 +150,10 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     dead: int | None
     stored: int | None
     oldest: str | None
+    entered: float | None
+    left: float | None
+    empty_in: float | None
+    advice: str
     consumers: int
     paused: QueuePauseView | None
     tasks: list[str]

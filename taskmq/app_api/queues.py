@@ -10,6 +10,7 @@ from taskmq.contracts.broker import QueueStats
 from taskmq.contracts.jobs import QueueBacklog
 from taskmq.model.commands import QueuePause
 from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue, logical_queue
+from taskmq.operations.history import QueueRates, advise, find_rates
 from taskmq.operations.queue_moves import move_messages
 from taskmq.operations.queues import (
     find_backlogs,
@@ -31,6 +32,13 @@ class _Stored(TypedDict):
     oldest: str | None
 
 
+class _Flow(TypedDict):
+    entered: float | None
+    left: float | None
+    empty_in: float | None
+    advice: str
+
+
 class AppQueues(AppCalls):
     """Queues of the broker. Methods raise `QueueMissing`."""
 
@@ -42,6 +50,7 @@ class AppQueues(AppCalls):
         """
         found = await report_queue(self._app, name, within=within)
         queue, pauses = found.queue, None if found.paused is None else {name: found.paused}
+        stored = _waiting_facts(await find_backlogs(self._app, [name]), name)
         return QueueView(
             queue=name,
             kind=queue.kind,
@@ -55,7 +64,13 @@ class AppQueues(AppCalls):
             in_hand=found.in_hand,
             delayed=found.delayed,
             dead=found.dead,
-            **_waiting_facts(await find_backlogs(self._app, [name]), name),
+            **stored,
+            **_flow(
+                (await find_rates(self._app)).get(name),
+                waiting=found.ready + (stored["stored"] or 0),
+                running=found.in_hand,
+                workers=0 if found.paused else found.consumers,
+            ),
             consumers=found.consumers,
             paused=None if found.paused is None else _pause(found.paused),
             tasks=found.tasks,
@@ -109,7 +124,8 @@ class AppQueues(AppCalls):
             _line(QueueStats(name, ready=0, unsettled=0, delayed=None, consumers=0), pauses)
             for name in sorted(missing.intersection(backlogs or ()))
         ]
-        return QueueLines(items=lines, delayed=found.delayed, queues=_groups(lines, pauses, backlogs))
+        rates = await find_rates(self._app)
+        return QueueLines(items=lines, delayed=found.delayed, queues=_groups(lines, pauses, backlogs, rates))
 
     async def demand(self, name: str) -> DemandView:
         """Count the jobs of a queue that need a slot of a worker now, in the store and at the broker."""
@@ -128,12 +144,13 @@ def _groups(
     lines: Sequence[QueueLine],
     pauses: Mapping[str, QueuePause] | None,
     backlogs: Mapping[str, QueueBacklog] | None,
+    rates: Mapping[str, QueueRates],
 ) -> list[QueueGroup]:
     """Group RabbitMQ queues by app queue, in the order of their first parts."""
     parts: dict[str, list[QueueLine]] = {}
     for line in lines:
         parts.setdefault(logical_queue(line.queue), []).append(line)
-    return [_group(name, found, pauses, backlogs) for name, found in parts.items()]
+    return [_group(name, found, pauses, backlogs, rates.get(name)) for name, found in parts.items()]
 
 
 def _group(
@@ -141,18 +158,29 @@ def _group(
     lines: Sequence[QueueLine],
     pauses: Mapping[str, QueuePause] | None,
     backlogs: Mapping[str, QueueBacklog] | None,
+    rates: QueueRates | None,
 ) -> QueueGroup:
     letters = [line for line in lines if line.queue in (PARKING, UNROUTABLE, dead_letter_queue(name))]
     work = [line for line in lines if line not in letters]
+    ready, in_hand = sum(line.ready for line in work), sum_counts(line.in_hand for line in work)
+    consumers = max((line.consumers for line in work), default=0)
+    is_paused = name in pauses if work and pauses is not None else None
+    stored = _waiting_facts(backlogs, name)
     return QueueGroup(
         queue=name,
-        ready=sum(line.ready for line in work),
-        in_hand=sum_counts(line.in_hand for line in work),
+        ready=ready,
+        in_hand=in_hand,
         delayed=sum_counts(line.delayed for line in work),
-        consumers=sum(line.consumers for line in work),
-        is_paused=name in pauses if work and pauses is not None else None,
+        consumers=consumers,
+        is_paused=is_paused,
         dead=sum(line.ready for line in letters),
-        **_waiting_facts(backlogs, name),
+        **stored,
+        **_flow(
+            rates,
+            waiting=ready + (stored["stored"] or 0),
+            running=in_hand or 0,
+            workers=0 if is_paused else consumers,
+        ),
         parts=[line.queue for line in lines],
     )
 
@@ -166,6 +194,16 @@ def _waiting_facts(backlogs: Mapping[str, QueueBacklog] | None, name: str) -> "_
         if found is None
         else {"stored": found.count, "oldest": instant_text(found.oldest)}
     )
+
+
+def _flow(rates: QueueRates | None, *, waiting: int, running: int, workers: int) -> "_Flow":
+    empty_in = rates.seconds_until_empty(waiting) if rates and workers and waiting else None
+    return {
+        "entered": None if rates is None else round(rates.entered, 3),
+        "left": None if rates is None else round(rates.left, 3),
+        "empty_in": None if empty_in is None else round(empty_in, 1),
+        "advice": advise(rates, waiting=waiting, running=running, workers=workers),
+    }
 
 
 def _line(found: QueueStats, pauses: Mapping[str, QueuePause] | None) -> QueueLine:

@@ -1,10 +1,15 @@
 """`taskmq queue`."""
 
+import asyncio
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.history import QueueDepth, history_of
+from taskmq.model.history.rollups import MINUTE, minute_of
+from taskmq_sql import open_job_store
 from tests.cli.kit import Here, Started, bury, declare, fill, names_in, run_here, run_on_terminal
 from tests.servers import eventually
 
@@ -84,6 +89,38 @@ def test_a_table_on_a_terminal_wraps_long_cells_and_loses_nothing(home: Path) ->
     assert max(len(line) for line in result.out.splitlines()) <= 60
     # One name for each physical queue.
     assert result.out.count("q") >= 150 * 4
+
+
+async def _sample(path: Path) -> None:
+    """Store samples of a queue that grew by 240 jobs in two minutes, and no runs."""
+    store = open_job_store(f"sqlite:///{path}", BrokerOptions(name="test"))
+    now = minute_of(await store.now_ms())
+    depths = [
+        QueueDepth(queue="images", at=now - minutes * MINUTE, stored=stored, ready=0, in_hand=0)
+        for minutes, stored in ((3, 10), (1, 250))
+    ]
+    await history_of(store).depths.add(depths)
+    await store.aclose()
+
+
+def test_rates_and_advice_are_listed_once_a_scheduler_has_sampled_them(home: Path, taskmq: Here) -> None:
+    app = 'app = TaskMQ(store="sqlite:///jobs.db", queues=[WorkQueue("images")])\n'
+    (home / "shop.py").write_text(f"from taskmq import TaskMQ, WorkQueue\n\n{app}")
+    assert taskmq("--app", "shop:app", "store", "upgrade").code == 0
+    declare("images")
+    bury("images", [f"job-{number}" for number in range(10)])
+    asyncio.run(_sample(home / "jobs.db"))
+
+    listed = taskmq("--app", "shop:app", "queue", "list")
+    watched = taskmq("--app", "shop:app", "top", "--every", "0.2s", "--count", "1", "-o", "json")
+
+    heading, _, *rows = [line.split() for line in listed.out.splitlines()]
+    row = dict(zip(heading, next(row for row in rows if row[0] == "images"), strict=False))
+    assert heading[-3:] == ["in_per_s", "out_per_s", "empty_in"]
+    assert (row["in_per_s"], row["out_per_s"]) == ("2.0", "0.0")
+    assert "images grows by 120 jobs a minute\n" in listed.err
+    (shown,) = [one for one in watched.data["queues"] if one["queue"] == "images"]
+    assert (shown["in_per_s"], shown["out_per_s"], shown["empty_in"]) == (2.0, 0.0, None)
 
 
 def test_purging_empties_all_classes_and_keeps_the_dead_letters(taskmq: Here) -> None:

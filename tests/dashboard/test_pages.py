@@ -41,6 +41,8 @@ _VIEWS: Final = (
     "dead-letters/NAME",
     "dead-letters/NAME?fingerprint=8c1d",
     "failures",
+    "resolved",
+    "muted",
     "failures/NAME",
     "failures/NAME?queue=NAME",
     "failures/NAME?queue=images",

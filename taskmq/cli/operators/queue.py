@@ -6,20 +6,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import Parameter
 
 from taskmq.cli.actor import name_caller
+from taskmq.cli.globals import current_globals
 from taskmq.cli.noun import Noun
 from taskmq.cli.operators.workers import seconds_of
-from taskmq.cli.output import ask_first, note
+from taskmq.cli.output import ask_first, duration_text, note
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
 from taskmq.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from taskmq.api.queues import QueueLine, QueuePauseView
+    from taskmq.api.queues import QueueGroup, QueueLine, QueuePauseView, QueueView
 
-__all__ = ["app"]
+__all__ = ["FLOW", "app", "flow_of"]
 
 app = Noun(name="queue", help="Manage queues: list, show, pause, resume, move, purge.")
 
 _COLUMNS: Final = ("queue", "stored", "ready", "unsettled", "delayed", "consumers")
+FLOW: Final = ("in_per_s", "out_per_s", "empty_in")
+"""Columns about the jobs that entered and left a queue."""
 
 
 @app.command(name="list")
@@ -33,14 +36,23 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
     """
     names = [name.strip() for name in queues.split(",")] if queues else []
     found = ask(lambda api: api.queues.list(names))
+    groups = {group.queue: group for group in found.queues}
     stored = {group.queue: group.stored for group in found.queues if group.stored}
     columns = [name for name in _COLUMNS if name != "stored" or stored]
+    flow = FLOW if any(group.entered is not None for group in found.queues) else ()
     paused = ["paused"] if any(line.paused for line in found.items) else []
-    show_rows([*columns, *paused], found.items, lambda line: {**_row(line), "stored": stored.get(line.queue)})
+    show_rows(
+        [*columns, *flow, *paused],
+        found.items,
+        lambda line: {**_row(line), "stored": stored.get(line.queue), **flow_of(groups.get(line.queue))},
+    )
     ready, in_hand = sum(line.ready for line in found.items), sum(line.in_hand or 0 for line in found.items)
     sums = f"{ready} ready, {in_hand} in workers"
     if stored:
         sums = f"{sum(stored.values())} in the store, {sums}"
+    for group in found.queues:
+        if group.advice:
+            note(f"{group.queue} {group.advice}")
     # Some brokers do not report delayed messages.
     note(sums if found.delayed is None else f"{sums}, {found.delayed} delayed")
 
@@ -65,6 +77,8 @@ def show(queue: str, /, *, within: str = "1s") -> None:
             "oldest": None if found.oldest is None else text_of_instant(found.oldest),
             "ready": found.ready,
             "in_hand": found.in_hand,
+            **flow_of(found),
+            "advice": found.advice,
             "delayed": "held by the broker, which does not count them" if found.delayed is None else found.delayed,
             "dead": found.dead,
             "consumers": found.consumers,
@@ -193,3 +207,13 @@ def _row(line: "QueueLine") -> dict[str, Any]:
         "consumers": line.consumers,
         "paused": _describe_pause(line.paused),
     }
+
+
+def flow_of(queue: "QueueGroup | QueueView | None") -> dict[str, Any]:
+    """Return the columns about the jobs that entered and left a queue; None if they were not sampled."""
+    if queue is None:
+        return dict.fromkeys(FLOW)
+    empty_in: float | str | None = queue.empty_in
+    if current_globals().output == "table" and queue.empty_in is not None:
+        empty_in = duration_text(queue.empty_in)
+    return dict(zip(FLOW, (queue.entered, queue.left, empty_in), strict=True))

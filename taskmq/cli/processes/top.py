@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from taskmq.cli.globals import current_globals
+from taskmq.cli.operators.queue import FLOW, flow_of
 from taskmq.cli.operators.workers import describe, describe_in_full
 from taskmq.cli.output import printable, when, write_json, write_line, write_plain
 from taskmq.cli.server_link import Api, ask
@@ -24,7 +25,7 @@ from taskmq.operations.activity import Activity, TaskActivity
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from taskmq.api.queues import QueueLine
+    from taskmq.api.queues import QueueGroup, QueueLine
     from taskmq.api.workers import WorkerView
     from taskmq.cli.operator import OperatorApi
     from taskmq.http import AsyncClient
@@ -33,7 +34,7 @@ __all__ = ["Sample", "draw", "show_activity"]
 
 # Seconds that workers have to answer each refresh.
 _ANSWER: Final = 0.3
-_QUEUES: Final = ("queue", "stored", "ready", "change", "unsettled", "delayed", "consumers")
+_QUEUES: Final = ("queue", "stored", "ready", "change", "unsettled", "delayed", "consumers", *FLOW)
 _TASKS: Final = (
     "task",
     "per_second",
@@ -170,8 +171,8 @@ class _Watch:
         found, workers = await asyncio.gather(
             self._api.queues.list(self._names, within=_ANSWER), self._api.workers.list(within=_ANSWER)
         )
-        stored = {each.queue: each.stored for each in found.queues}
-        rows = [self._row(each, stored.get(each.queue)) for each in found.items]
+        groups = {each.queue: each for each in found.queues}
+        rows = [self._row(each, groups.get(each.queue)) for each in found.items]
         self._before = {each.queue: each.ready for each in found.items}
         return Sample(
             broker=current_globals().server or cast("OperatorApi", self._api).address,
@@ -183,15 +184,16 @@ class _Watch:
             workers=[_worker_row(each) for each in sorted(workers, key=lambda each: each.name)],
         )
 
-    def _row(self, each: "QueueLine", stored: int | None) -> Mapping[str, Any]:
+    def _row(self, each: "QueueLine", group: "QueueGroup | None") -> Mapping[str, Any]:
         return {
             "queue": each.queue,
-            "stored": stored,
+            "stored": group and group.stored,
             "ready": each.ready,
             "change": round((each.ready - self._before.get(each.queue, each.ready)) / self._pause, 1),
             "unsettled": each.in_hand,
             "delayed": each.delayed,
             "consumers": each.consumers,
+            **flow_of(group),
         }
 
 

@@ -122,7 +122,9 @@ class TenantFailureGroups:
 
     def _entry(self, action: str, group: FailureGroup, seconds: float | None) -> AuditEntry:
         tenant, task, error = group.key
-        after: dict[str, object] = {"task": task, "error": error} | ({} if seconds is None else {"seconds": seconds})
+        after: dict[str, object] = {"task": task, "error": error}
+        if seconds is not None:
+            after["seconds"] = seconds
         return self._by.entry(action, kind="failures", subject=group.key.id, tenant=tenant, after=after)
 
 

@@ -16,6 +16,12 @@ _LINE: Final[dict[str, Any]] = {
     "is_paused": False,
     "paused": None,
 }
+_FLOW: Final[dict[str, Any]] = {
+    "entered": 9.8,
+    "left": 7.1,
+    "empty_in": None,
+    "advice": "grows by 162 jobs a minute: add 1 worker",
+}
 _QUEUE: Final[dict[str, Any]] = {
     "queue": "images",
     "kind": "quorum",
@@ -31,6 +37,7 @@ _QUEUE: Final[dict[str, Any]] = {
     "dead": 1,
     "stored": 3400,
     "oldest": "2027-01-30T17:12:01.250Z",
+    **_FLOW,
     "consumers": 2,
     "paused": None,
     "tasks": ["shop.resize"],
@@ -109,6 +116,7 @@ QUEUES: Final[Mapping[str, Example]] = {
                         "dead": 1,
                         "stored": 3400,
                         "oldest": "2027-01-30T17:12:01.250Z",
+                        **_FLOW,
                         "parts": ["images", "images.dlq"],
                     }
                 ],

@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from taskmq.contracts.broker import Broker, Outgoing
+from taskmq.contracts.history import QueueDepth, history_of
+from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey, minute_of
 from taskmq.model.topology import WorkQueue
 from tests.docs.blocks import ROOT
 from tests.unit.server.kit import Site
@@ -90,6 +92,29 @@ def test_a_queue_is_one_row_with_its_parts_and_its_letters_need_no_worker(filled
     assert sorted(part for one in rows.values() for part in one["parts"]) == sorted(
         one["queue"] for one in listed["items"]
     )
+
+
+def test_a_queue_has_the_rates_at_which_jobs_entered_and_left_it(filled_site: Site) -> None:
+    async def sample() -> None:
+        store = filled_site.app.sessions.store()
+        history, now = history_of(store), minute_of(await store.now_ms())
+        for minutes, stored in ((4, 300), (1, 120)):
+            depth = QueueDepth(queue="work", at=now - minutes * MINUTE, stored=stored, ready=0, in_hand=0)
+            await history.depths.add([depth])
+        await history.rollups.add([Rollup(RollupKey(now - 3 * MINUTE, "report", "work", ""), {"succeeded": 360})])
+
+    before = filled_site("GET", "/queues/work?within=0.01", by="all-viewer").json()
+    with filled_site.client.portal() as portal:
+        portal.call(sample)
+    shown = filled_site("GET", "/queues/work?within=0.01", by="all-viewer").json()
+    listed = filled_site("GET", "/queues?within=0.01", by="all-viewer").json()["queues"]
+
+    names = ("entered", "left", "empty_in", "advice")
+    assert [before[name] for name in names] == [None, None, None, ""]
+    # No worker consumes it: nothing says when it is empty.
+    assert [shown[name] for name in names] == [1.0, 2.0, None, ""]
+    (row,) = [one for one in listed if one["queue"] == "work"]
+    assert [row[name] for name in names] == [shown[name] for name in names]
 
 
 def test_a_queue_is_paused_and_resumed_and_the_audit_names_the_user(filled_site: Site) -> None:

@@ -20,13 +20,13 @@ const jobs = ({ count: many, is_exact }) => `${count(many)}${is_exact ? "" : "+"
 /** Describe a queue that needs attention.
  * @param {any} one @param {number} at when it was read @returns {Item[]} */
 function itemsOf(one, at) {
-  const state = stateOf(one, at);
+  const state = stateOf(one);
   const age = one.oldest ? (at - Date.parse(one.oldest)) / 1000 : 0;
   const waiting = backlogOf(one);
   const depth = `${jobs({ count: waiting, is_exact: true })} ${waiting === 1 ? "waits" : "wait"}`;
   const item = { icon: state?.icon ?? "queues", kind: "warn", more: age > 1 ? `${depth}, the oldest for ${span(age)}` : depth, href: to(["queues", one.queue]) };
   if (state?.word === "No workers") return [{ ...item, kind: "bad", text: `${one.queue} has no workers` }];
-  if (state?.word === "Growing") return [{ ...item, text: `${one.queue} grows by ${count(state.growth)} jobs a minute` }];
+  if (state?.word === "Growing") return [{ ...item, text: `${one.queue} ${one.advice}` }];
   if (state?.word === "Paused") return [{ ...item, text: `${one.queue} is paused` }];
   return age > OLD ? [{ ...item, icon: "scheduled", text: `${one.queue} has an old backlog` }] : [];
 }

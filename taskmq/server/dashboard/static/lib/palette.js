@@ -62,7 +62,7 @@ export function Palette({ close, actions, setTheme }) {
   useEffect(() => {
     let isGone = false;
     const reading = NAMED.filter(([permission]) => may(permission)).map(([, path, name, page]) => read(path, path === "queues" ? { max_age: 3 } : {}).then((answer) => {
-      if (!isGone) add((/** @type {Entry[]} */ before) => [...before, ...answer.items.map((/** @type {any} */ one) => ({ kind: NOUNS[page], name: path === "runs" ? `${one.workflow} ${one[name]}` : one[name], act: goTo(to([page, one[name]])) })), ...actionsOn(path, answer)]);
+      if (!isGone) add((/** @type {Entry[]} */ before) => [...before, ...(answer.queues ?? answer.items).map((/** @type {any} */ one) => ({ kind: NOUNS[page], name: path === "runs" ? `${one.workflow} ${one[name]}` : one[name], act: goTo(to([page, one[name]])) })), ...actionsOn(path, answer)]);
     }, () => undefined));
     Promise.all(reading).then(() => { if (!isGone) setRead(true); });
     return () => { isGone = true; };

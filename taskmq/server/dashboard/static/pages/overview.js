@@ -56,7 +56,7 @@ function Depths({ loaded }) {
     ? html`<${Table} label="Queues" columns=${["Queue", "Where jobs are", ["Backlog", "number"], ["Oldest", "number p2"], "State"]}>${queues.filter(isWork).sort((a, b) => backlogOf(b) - backlogOf(a)).slice(0, MOST_QUEUES).map((one) => html`<tr key=${one.queue} data-row>
         <td><a href=${to(["queues", one.queue])}>${one.queue}</a></td>
         <td class="bars"><${Segments} of=${[...placesOf(one)]} /></td>
-        <td class="number">${count(backlogOf(one))}</td><td class="number p2">${waitOf(one, loaded.at)}</td><td><${QueueWord} state=${stateOf(one, loaded.at)} /></td></tr>`)}<//>`
+        <td class="number">${count(backlogOf(one))}</td><td class="number p2">${waitOf(one, loaded.at)}</td><td><${QueueWord} state=${stateOf(one)} /></td></tr>`)}<//>`
     : html`<p class="dim">No queues.</p>`}<//><//>`;
 }
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** Queues of the broker. */
 import { may, part, send } from "../lib/api.js";
-import { backlogOf, isWork, placesOf, stateOf, useDepths, waitOf } from "../lib/backlog.js";
+import { backlogOf, emptyIn, isWork, placesOf, rate, stateOf, useDepths, waitOf } from "../lib/backlog.js";
 import { PauseQueue, resumeQueue } from "../lib/changes.js";
 import { useData } from "../lib/data.js";
 import { FigurePlots, Ranges } from "../lib/figures.js";
@@ -23,6 +23,9 @@ function PauseAction({ name, isPaused, reload }) {
 
 const Dead = ({ of, count: dead }) => dead && may("dead_letters.read") ? html`<a href=${to(["dead-letters", of])}>${count(dead)}</a>` : count(dead);
 
+/** Say which queues grow, and what helps. @param {{of: any[]}} props */
+const Advice = ({ of }) => of.filter((one) => one.advice).map((one) => html`<div class="reason" key=${one.queue}><strong>${one.queue} ${one.advice}.</strong> In ${rate(one.entered)}/s, out ${rate(one.left)}/s.</div>`);
+
 /** Return the first names of a list, and the number of the others.
  * @param {string[]} names @param {(name: string) => unknown} show */
 const enumerate = (names, show = (name) => name) => names.length > 0 && html`${names.slice(0, MOST).map((name, at) => html`<span key=${name}>${at ? ", " : ""}${show(name)}</span>`)}${names.length > MOST && ` and ${count(names.length - MOST)} more`}`;
@@ -32,12 +35,14 @@ function Queue({ name, range }) {
   const [open, show] = useState(false);
   const purge = async () => { const { purged } = await send(`queues/${part(name)}/purge`, { name }); notify(`${count(purged)} messages deleted.`); loaded.reload(); };
   return html`<${Loading} loaded=${loaded} title=${name}>${(/** @type {any} */ queue) => html`
-    <${Head} of=${loaded} title=${name} sub=${html`<${QueueWord} state=${stateOf({ ...queue, is_paused: queue.paused !== null }, loaded.at)} />${queue.paused && html`<span>Paused <${When} at=${queue.paused.since} /> ${queue.paused.note}</span>`}`}>
+    <${Head} of=${loaded} title=${name} sub=${html`<${QueueWord} state=${stateOf({ ...queue, is_paused: queue.paused !== null })} />${queue.paused && html`<span>Paused <${When} at=${queue.paused.since} /> ${queue.paused.note}</span>`}`}>
       <a href=${to("jobs", { filter: `queue:${quote(name)}` })}>Jobs</a>
       <${PauseAction} name=${name} isPaused=${queue.paused !== null} reload=${loaded.reload} />
       ${may("queues.purge") && html`<button type="button" class="danger" onClick=${() => show(true)}>Purge</button>`}<//>
     ${queue.consumers === 0 && html`<div class="reason"><strong>No worker consumes this queue.</strong> Start one: <code>taskmq worker MODULE:APP -Q ${name}</code></div>`}
+    <${Advice} of=${[queue]} />
     <div class="tiles"><${Tile} label="Store" value=${count(queue.stored)} /><${Tile} label="Broker" value=${count(queue.ready)} /><${Tile} label="With workers" value=${count(queue.in_hand)} /><${Tile} label="Oldest" value=${waitOf(queue, loaded.at)} />
+      <${Tile} label="In/s" value=${rate(queue.entered)} note=${queue.left === null ? "" : `out ${rate(queue.left)}`} /><${Tile} label="Empty in" value=${emptyIn(queue)} />
       <${Tile} label="Delayed" value=${count(queue.delayed)} /><${Tile} label="Dead letters" value=${count(queue.dead)} href=${queue.dead && may("dead_letters.read") ? to(["dead-letters", name]) : undefined} kind=${queue.dead ? "bad" : ""} /><${Tile} label="Consumers" value=${count(queue.consumers)} kind=${queue.consumers ? "" : "bad"} /></div>
     ${may("metrics.read") && html`<${Ranges} chosen=${range} /><div class="two"><${FigurePlots} which=${["depth", "jobs", "wait", "run"]} range=${range} queue=${name} /></div>`}
     <${Section} title="Details"><${Facts} of=${[["Kind", queue.kind], ["Workers", enumerate(queue.workers)], ["Tasks", enumerate(queue.tasks, (task) => html`<a href=${to(["tasks", task])}>${task}</a>`)]]} /><//>
@@ -56,9 +61,8 @@ function List() {
   const depths = useDepths();
   return html`<${Head} of=${loaded} title="Queues" sub=${loaded.data ? facts(loaded.data).map((one) => html`<span key=${one}>${one}</span>`) : ""} />
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { queues }) => queues.some(isWork)
-      ? html`<${Table} label="Queues" columns=${["Queue", "State", ["Where jobs are", "p3"], ["Store", "number"], ["Broker", "number"], ["With workers", "number"], ["Oldest", "number p3"], ["Depth, 24 h", "p4"], ["Consumers", "number p2"], ["Dead letters", "number p2"], ""]}>${queues.filter(isWork).map((/** @type {any} */ one) => { const state = stateOf(one, loaded.at); return html`<tr key=${one.queue} data-row class=${state?.word === "No workers" ? "is-late" : ""}>
-          <td title=${one.parts.join(" ")}>${one.queue.startsWith("taskmq.") ? one.queue : html`<a href=${to(["queues", one.queue])}>${one.queue}</a>`}</td><td><${QueueWord} state=${state} /></td><td class="bars p3"><${Segments} of=${placesOf(one)} /></td><td class="number">${count(one.stored)}</td><td class="number">${count(one.ready)}</td><td class="number">${count(one.in_hand)}</td><td class="number p3">${waitOf(one, loaded.at)}</td><td class="p4"><${Spark} of=${depths.get(one.queue) ?? []} label=${`Depth of ${one.queue} in 24 h`} /></td><td class="number p2">${count(one.consumers)}</td>
-          <td class="number p2"><${Dead} of=${one.queue} count=${one.dead} /></td>
+      ? html`<${Advice} of=${queues} /><${Table} label="Queues" columns=${["Queue", "State", ["Where jobs are", "p3"], ["Store", "number"], ["Broker", "number"], ["With workers", "number"], ["In/s", "number p3"], ["Out/s", "number p3"], ["Oldest", "number p3"], ["Empty in", "number p4"], ["Depth, 24 h", "p4"], ["Dead letters", "number p2"], ""]}>${queues.filter(isWork).map((/** @type {any} */ one) => { const state = stateOf(one); return html`<tr key=${one.queue} data-row class=${state?.word === "No workers" ? "is-late" : ""}>
+          <td title=${one.parts.join(" ")}>${one.queue.startsWith("taskmq.") ? one.queue : html`<a href=${to(["queues", one.queue])}>${one.queue}</a>`}</td><td><${QueueWord} state=${state} /></td><td class="bars p3"><${Segments} of=${placesOf(one)} /></td><td class="number">${count(one.stored)}</td><td class="number">${count(one.ready)}</td><td class="number">${count(one.in_hand)}</td><td class="number p3">${rate(one.entered)}</td><td class="number p3">${rate(one.left)}</td><td class="number p3">${waitOf(one, loaded.at)}</td><td class="number p4">${emptyIn(one)}</td><td class="p4"><${Spark} of=${depths.get(one.queue) ?? []} label=${`Depth of ${one.queue} in 24 h`} /></td>          <td class="number p2"><${Dead} of=${one.queue} count=${one.dead} /></td>
           <td><div class="actions"><${PauseAction} name=${one.queue} isPaused=${one.is_paused} reload=${loaded.reload} /></div></td></tr>`; })}<//>`
       : html`<${Empty} title="No queues yet"><p>Workers create the queues of their tasks when they start:</p><${Code} label="Command" text="taskmq worker MODULE:APP" /><//>`}<//>`;
 }
