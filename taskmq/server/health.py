@@ -18,13 +18,15 @@ from taskmq.operations.diagnosis.health import LOSSES, Part, PartHealth, PartSta
 from taskmq.operations.diagnosis.system import examine_system, find_problems
 from taskmq.server.access import PUBLIC
 from taskmq.server.inputs import ServedApp
-from taskmq.server.live.samples import read_shared
+from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.settings import API
 
 __all__ = ["HEALTH_HANDLERS", "HealthView"]
 
 _SECONDS: Final = 1.0
 _FINDINGS_SECONDS: Final = 30.0
+# Later callers share the result: an age of 0 would not keep it.
+_NOW: Final = 0.001
 
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,15 +111,15 @@ async def get_health(app: ServedApp, state: State) -> HealthReport:
     summary="Get the health of the system",
     tags=["health"],
 )
-async def get_system_health(app: ServedApp, state: State) -> SystemHealth:
+async def get_system_health(app: ServedApp, state: State, max_age: MaxAge = _FINDINGS_SECONDS) -> SystemHealth:
     """Return the parts with their addresses, the schedulers, the partitions, the clocks, and what `doctor` finds.
 
-    Returns within four seconds, whatever does not answer. All callers within a second share one result; findings are
-    up to half a minute old.
+    Returns within four seconds, whatever does not answer. All callers within a second share one result; `max_age`
+    applies to findings, by default half a minute. With 0 all checks run now.
     """
     found, findings = await asyncio.gather(
         read_shared(state, "system", _SECONDS, lambda: examine_system(app)),
-        read_shared(state, "findings", _FINDINGS_SECONDS, lambda: find_problems(app)),
+        read_shared(state, "findings", max(max_age, _NOW), lambda: find_problems(app)),
     )
     return system_view(found, findings, _follow(app, state, found.parts))
 

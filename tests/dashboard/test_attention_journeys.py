@@ -127,3 +127,18 @@ def test_a_source_that_does_not_answer_is_named(browser: Browser, site: Served) 
 
         expect(attention).to_contain_text("Not available: jobs, alerts, queues, health.")
         expect(attention).not_to_contain_text("Nothing needs attention.")
+
+
+def test_the_system_page_runs_all_checks_and_copies_a_command(browser: Browser, site: Served) -> None:
+    with show_examples(browser, site, Case("one")) as eyes:
+        eyes.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page = eyes.open("system").page
+        cells = page.get_by_role("list", name="Health").get_by_role("listitem")
+        expect(cells).to_contain_text([re.compile("store.*Works.*since"), re.compile("clocks.*Works.*up to 2 ms")])
+
+        with page.expect_request(re.compile(r"/health/system\?max_age=0")):
+            eyes.click("Run all checks")
+
+        page.get_by_role("button", name="Copy taskmq dlq groups images").click()
+        eyes.see("Copied.")
+        assert page.evaluate("navigator.clipboard.readText()") == "taskmq dlq groups images"

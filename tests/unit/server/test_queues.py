@@ -190,3 +190,16 @@ def test_a_dead_letter_of_a_deleted_lane_is_replayed_to_its_queue(site: Site) ->
 @pytest.mark.parametrize("body", [{"rate": 0}, {"limit": 0}, {"older_than": "soon"}, {"evry": 1}])
 def test_an_invalid_replay_is_refused(filled_site: Site, body: dict[str, Any]) -> None:
     assert filled_site("POST", "/dead-letters/work/replay", body, by="all-operator").status_code == 400
+
+
+def test_all_checks_of_the_system_run_again_on_request(filled_site: Site) -> None:
+    def has_letters(query: str = "") -> bool:
+        found = filled_site("GET", f"/health/system{query}", by="all-viewer").json()["findings"]
+        return any(one["about"] == "work" and "dead letters" in one["finding"] for one in found)
+
+    assert has_letters()
+    assert filled_site("POST", "/dead-letters/work/purge", {"name": "work"}, by="all-admin").is_success
+    assert has_letters()
+
+    assert not has_letters("?max_age=0")
+    assert not has_letters()

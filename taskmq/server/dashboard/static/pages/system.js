@@ -4,20 +4,29 @@ import { useData } from "../lib/data.js";
 import { size, span } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { Icon } from "../lib/icons.js";
-import { Head, Loading, Section, Table, When } from "../lib/parts.js";
+import { CopyButton, Head, Loading, Section, Table, When } from "../lib/parts.js";
 
 const WORDS = /** @type {Record<string, [string, string]>} */ ({
   works: ["Works", "succeeded"], partly: ["Partly down", "retrying"], down: ["Down", "failed"], unknown: ["Unknown", "retrying"], absent: ["Not configured", "skipped"],
   problem: ["Problem", "failed"], warning: ["Warning", "retrying"],
 });
 
+/** Return the command in a remedy, if it has one. @param {string} text */
+const commandOf = (text) => /`(taskmq [^`]*)`/.exec(text)?.[1] ?? /^taskmq [^,]*/.exec(text)?.[0];
+
 const Mark = ({ of }) => html`<span class=${`state s-${WORDS[of]?.[1]}`}><${Icon} name=${WORDS[of]?.[1] ?? ""} />${WORDS[of]?.[0] ?? of}</span>`;
 
 const sideOf = (/** @type {number} */ offset) => (Math.abs(offset) < 0.001 ? "0 ms" : `${span(Math.abs(offset))} ${offset > 0 ? "ahead" : "behind"}`);
 
-const Parts = ({ parts }) => html`<${Section} title="Parts"><${Table} label="Parts" columns=${["Part", "State", "Since", "Finding", "Without it", "Address", ["Check", "number"], ["Size", "number"]]}>${parts.map((/** @type {any} */ one) => html`<tr key=${one.part} data-row>
-  <td>${one.part}</td><td><${Mark} of=${one.status} /></td><td><${When} at=${one.since} /></td><td class="wide">${one.finding}</td><td class="wide">${one.status === "works" || one.status === "absent" ? "–" : one.without}</td>
-  <td class="wide">${one.address ?? "–"}</td><td class="number">${span(one.seconds)}</td><td class="number">${one.size === null ? "–" : size(one.size)}</td></tr>`)}<//><//>`;
+/** One cell for each part, and one for the clocks. @param {{data: any}} props */
+function Strip({ data: { parts, clocks } }) {
+  const isWrong = clocks.some((/** @type {any} */ one) => one.is_wrong);
+  const worst = Math.max(0, ...clocks.map((/** @type {any} */ one) => Math.abs(one.offset)));
+  const last = { part: "clocks", status: isWrong ? "problem" : clocks.length ? "works" : "unknown", finding: clocks.length ? `up to ${span(worst)} from this server's` : "none compared" };
+  return html`<div class="tiles" role="list" aria-label="Health">${[...parts, last].map((one) => html`<div key=${one.part} role="listitem" class="tile"><b>${one.part}</b><span><${Mark} of=${one.status} /></span>
+    ${one.since && html`<span>since <${When} at=${one.since} /></span>`}<span>${one.finding}</span>${one.since && one.status !== "works" && one.status !== "absent" && html`<span>Without it: ${one.without}</span>`}
+    <span class="dim">${[one.address, one.seconds && span(one.seconds), one.size && size(one.size)].filter(Boolean).join(", ")}</span></div>`)}</div>`;
+}
 
 const Schedulers = ({ data }) => html`<${Section} title="Schedulers">${data.schedulers.length
   ? html`<${Table} label="Schedulers" columns=${["Scheduler", ["Host", "p4"], ["Version", "p3"], "Started", "Partitions"]}>${data.schedulers.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
@@ -34,13 +43,13 @@ const Clocks = ({ clocks }) => html`<${Section} title="Clocks" actions=${html`<s
   <td>${one.kind}</td><td>${one.of}</td><td class="number">${sideOf(one.offset)}</td><td>${one.is_wrong && html`<span class="c-bad">Wrong</span>`}</td></tr>`)}<//><//>`;
 
 const Findings = ({ findings }) => html`<${Section} title="Findings">${findings.length
-  ? html`<${Table} label="Findings" columns=${["Level", "About", "Finding", "Fix"]}>${findings.map((/** @type {any} */ one, /** @type {number} */ at) => html`<tr key=${at} data-row>
-    <td><${Mark} of=${one.level} /></td><td>${one.about}</td><td class="wide">${one.finding}</td><td class="wide">${one.remedy}</td></tr>`)}<//>`
+  ? html`<${Table} label="Findings" columns=${["Level", "About", "Finding", "Fix", ""]}>${findings.map((/** @type {any} */ one, /** @type {number} */ at) => html`<tr key=${at} data-row>
+    <td><${Mark} of=${one.level} /></td><td>${one.about}</td><td class="wide" title=${one.finding}>${one.finding}</td><td class="wide" title=${one.remedy}>${one.remedy}</td><td>${commandOf(one.remedy) && html`<${CopyButton} text=${commandOf(one.remedy)} label=${`Copy ${commandOf(one.remedy)}`} />`}</td></tr>`)}<//>`
   : html`<p class="dim">No problems.</p>`}<//>`;
 
 export default function System() {
-  const loaded = useData("health/system", {}, ["time"], 5000);
-  return html`<${Head} of=${loaded} title="System" /><${Loading} loaded=${loaded}>${(/** @type {any} */ data) => html`
-    <${Findings} findings=${data.findings} /><${Parts} parts=${data.parts} />
+  const loaded = useData("health/system", { max_age: 30 }, ["time"], 5000);
+  return html`<${Head} of=${loaded} title="System"><button type="button" onClick=${loaded.reload}>Run all checks</button><//><${Loading} loaded=${loaded}>${(/** @type {any} */ data) => html`
+    <${Strip} data=${data} /><${Findings} findings=${data.findings} />
     <div class="two"><div><${Schedulers} data=${data} /><${Versions} versions=${data.versions} />${data.clocks.length > 0 && html`<${Clocks} clocks=${data.clocks} />`}</div>${data.partitions.length > 0 && html`<${Partitions} partitions=${data.partitions} />`}</div>`}<//>`;
 }
