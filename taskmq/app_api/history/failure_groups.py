@@ -13,7 +13,7 @@ __all__ = ["AppFailureGroups"]
 
 
 class AppFailureGroups(AppCalls):
-    """Groups of failures."""
+    """Groups of failures by task and error, of the caller's tenant."""
 
     async def list(
         self, *, since: datetime | None = None, state: GroupState | None = None, limit: int = 200

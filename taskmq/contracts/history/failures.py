@@ -29,7 +29,7 @@ class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureGroupStore(Protocol):
-    """Groups of failures.
+    """Counts of failures by tenant, task and error, and the marks of operators.
 
     Every method raises `StoreUnavailable` and `StoreMismatch` like those of `JobStore`.
     """

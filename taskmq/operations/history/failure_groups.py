@@ -96,7 +96,7 @@ class TenantFailureGroups:
     async def mark(
         self, group: FailureGroup, state: Literal["resolved", "muted"], *, seconds: float | None = None
     ) -> None:
-        """Mark a group.
+        """Mark a group as resolved or muted, and record it in the audit.
 
         Args:
             seconds: end of muting, from now; None: no end.
