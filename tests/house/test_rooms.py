@@ -29,7 +29,6 @@ _SHORT = {
     "contrib/taskmq_sql/sqlite/step_jobs.py",
     "taskmq/contracts/history/logs.py",
     "taskmq/server/examples/example.py",
-    "taskmq/scheduler/history/retention.py",
     "taskmq/scheduler/reports/queue.py",
     "taskmq/server/nodes/amounts.py",
     "contrib/taskmq_sql/location.py",
