@@ -159,7 +159,7 @@ class JobLogEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """The reason the result of a succeeded job cannot be shown.
+    """The reason the result of a succeeded job, or the value of a run, cannot be shown.
 
     Attributes:
         code: `result_expired`, `result_damaged`, or `unsupported` if this server cannot read large results.

@@ -4,7 +4,7 @@ put    value -> blob store, durable -> record with its name, size and hash -> st
 wait   record -> blob store -> size and hash checked -> record with its value
 send   arguments -> blob store, durable -> message with their name, size and hash -> broker
 
-Reports of stored jobs and the jobs themselves also refer to their values.
+Reports of stored jobs, the jobs themselves and the steps of runs also refer to their values.
 
 The result of a job with an idempotency key is also in the key's claim. Both refer to one value, which is kept for the
 longer of the two times.
@@ -33,25 +33,15 @@ from taskmq.contracts.stores import (
 from taskmq.errors import InvalidArguments, ResultDamaged, ResultExpired, StateUnavailable
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import Envelope
-from taskmq.model.large_arguments import arguments_in, put_back, refer
+from taskmq.model.large_arguments import arguments_in, fill_arguments, put_back, refer
+from taskmq.model.values.light_values import REFERENCE, ResultReference
 
-__all__ = [
-    "REFERENCE",
-    "LargeArguments",
-    "LargeClaims",
-    "LargeResults",
-    "LargeValues",
-    "digest",
-    "read_reference",
-    "reference_to",
-]
+__all__ = ["LargeArguments", "LargeClaims", "LargeResults", "LargeValues", "digest"]
 
 # A value is stored shortly before its record, whose time to live starts later.
 _SPARE: Final = 600.0
 # The number of stored values to remember: a run's claim stores a value first, then its result does.
 _KNOWN: Final = 1000
-REFERENCE: Final = "taskmq/reference"
-"""The content type of the reference that replaces a large value in a claim, report or stored job."""
 
 
 class LargeValues:
@@ -135,13 +125,6 @@ class LargeResults:
         return replace(record, value=await self._values.fetch(record.job_id, blob), blob=None)
 
 
-class _Reference(msgspec.Struct, frozen=True):
-    """The reference that replaces a large value."""
-
-    content_type: str
-    blob: BlobReference
-
-
 class LargeClaims:
     """A `ClaimStore` that stores large values elsewhere, for as long as the claims that refer to them.
 
@@ -170,7 +153,7 @@ class LargeClaims:
     ) -> bool:
         if self._values.is_large(value):
             blob = await self._values.keep(job_id, value, ttl=ttl)
-            value, content_type = msgspec.msgpack.encode(_Reference(content_type, blob)), REFERENCE
+            value, content_type = msgspec.msgpack.encode(ResultReference(content_type, blob)), REFERENCE
         return await self._inner.complete(
             key, token=token, job_id=job_id, content_type=content_type, value=value, ttl=ttl
         )
@@ -182,7 +165,7 @@ class LargeClaims:
         if done.content_type != REFERENCE:
             return done
         try:
-            reference = msgspec.msgpack.decode(done.value, type=_Reference)
+            reference = msgspec.msgpack.decode(done.value, type=ResultReference)
         except msgspec.MsgspecError as error:
             raise ResultDamaged(f"the claim of job {done.job_id} refers to no result: {error}") from error
         value = await self._values.fetch(done.job_id, reference.blob)
@@ -231,40 +214,33 @@ class LargeArguments:
         return refer(body, content_type, blob)
 
     async def load(self, envelope: Envelope, content_type: str | None) -> Envelope:
-        """Return the envelope with the arguments it refers to.
+        """Return the envelope with the arguments, and the parts of them, that it refers to.
 
         Raises:
-            InvalidArguments: the arguments no longer exist, or differ from the sent ones.
+            InvalidArguments: they no longer exist, or differ from the sent ones.
             StateUnavailable: the blob store is unreachable.
         """
-        if (blob := envelope.blob) is None:
-            return envelope
+        if (blob := envelope.blob) is not None:
+            arguments = await self._fetch(envelope.id, blob, "kept for args_ttl from when the job was due")
+            envelope = put_back(envelope, arguments, content_type)
+        if envelope.parts:
+            kept = "values of steps, kept for 31 days from the end of their jobs"
+            envelope = fill_arguments(
+                envelope, [await self._fetch(envelope.id, part.blob, kept) for part in envelope.parts]
+            )
+        return envelope
+
+    async def _fetch(self, job_id: str, blob: BlobReference, lifetime: str) -> bytes:
         try:
-            arguments = await self._values.fetch(envelope.id, blob)
+            return await self._values.fetch(job_id, blob)
         except ResultExpired:
             raise InvalidArguments(
-                f"the arguments of job {envelope.id} are no longer in {self._address}: {blob.name}; they are "
-                "kept for args_ttl from when the job was due"
+                f"the arguments of job {job_id} are no longer in {self._address}: {blob.name}; they are {lifetime}"
             ) from None
         except ResultDamaged:
             raise InvalidArguments(
-                f"the arguments of job {envelope.id} in {self._address} differ from the sent ones: {blob.name}"
+                f"the arguments of job {job_id} in {self._address} differ from the sent ones: {blob.name}"
             ) from None
-        return put_back(envelope, arguments, content_type)
-
-
-def reference_to(content_type: str, blob: BlobReference) -> bytes:
-    """Encode the JSON that replaces a large value as the result in a report."""
-    return msgspec.json.encode(_Reference(content_type, blob))
-
-
-def read_reference(result: bytes) -> tuple[str, BlobReference] | None:
-    """Return the content type and location of the value that a result refers to; None if the reference is damaged."""
-    try:
-        reference = msgspec.json.decode(result, type=_Reference)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    return reference.content_type, reference.blob
 
 
 def digest(value: bytes) -> str:

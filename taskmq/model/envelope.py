@@ -1,4 +1,4 @@
-"""The wire form of one call of one task: version 1, or version 2 if the arguments are stored elsewhere.
+"""The wire form of one call of one task: version 1, 2 if the arguments are stored elsewhere, 3 if parts of them are.
 
 The body of a message is one object in UTF-8 JSON (`application/json`) or MessagePack (`application/msgpack`). An
 absent field has its default. Fields that this version does not know are kept when a message is republished (`amend`)
@@ -18,6 +18,7 @@ from taskmq.model.retry import RunOptions
 from taskmq.model.units import LAST_INSTANT
 
 __all__ = [
+    "IN_PARTS",
     "JSON",
     "LAST_INSTANT",
     "MSGPACK",
@@ -27,6 +28,8 @@ __all__ = [
     "BlobReference",
     "Envelope",
     "Invitation",
+    "KeptPart",
+    "PartPath",
     "Token",
     "amend",
     "check_task_name",
@@ -41,6 +44,8 @@ MSGPACK: Final = "application/msgpack"
 VERSION: Final = 1
 REFERRING: Final = 2
 """Version of a message that refers to its arguments. A reader that cannot fetch them must not run it without them."""
+IN_PARTS: Final = 3
+"""Version of a message that refers to parts of its arguments, for the same reason."""
 
 _TASK_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:-]{1,128}")
 _NO_ARGS = msgspec.Raw(b"[]")
@@ -112,6 +117,21 @@ class BlobReference(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
 
 
+PartPath = tuple[str | int, ...]
+"""Keys and indexes that lead to a part of a value."""
+
+
+class KeptPart(msgspec.Struct, frozen=True):
+    """A part of a value in JSON that is kept elsewhere.
+
+    Attributes:
+        at: its path within the value, which has null there; in a message it begins with `args` or `kwargs`.
+    """
+
+    at: PartPath
+    blob: BlobReference
+
+
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A call of one task. Times are milliseconds since the epoch, UTC.
 
@@ -129,6 +149,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         trace: W3C `traceparent`.
         store: of a stored job: its worker reports the outcome.
         blob: location of the arguments, if the message does not carry them.
+        parts: parts of the arguments that the message does not carry; None: it carries all.
         preemptible: whether the scheduler may stop the run of a stored job for other jobs; None: as its task says.
         run: options of the job's runs that differ from its task's.
         earlier: attempts before an ended stored job was resumed: the retries of its task count from there.
@@ -155,10 +176,16 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     meta: dict[str, str] | None = None
     store: Invitation | None = None
     blob: BlobReference | None = None
+    parts: tuple[KeptPart, ...] | None = None
     preemptible: bool | None = None
     run: RunOptions | None = None
     earlier: Annotated[int, msgspec.Meta(ge=0)] = 0
     limits: dict[str, str] | None = None
+
+    @property
+    def has_references(self) -> bool:
+        """Whether arguments, or parts of them, have to be loaded before the run."""
+        return self.blob is not None or self.parts is not None
 
 
 _json_encoder = msgspec.json.Encoder()
@@ -200,9 +227,9 @@ def decode_envelope(body: bytes, content_type: str | None = JSON) -> Envelope:
             raise MalformedMessage(f"content type {content_type!r} is unknown: use {JSON} or {MSGPACK}")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedMessage(f"the body is not a task: {type(error).__name__}: {error}") from error
-    if envelope.v not in (0, VERSION, REFERRING):
+    if not 0 <= envelope.v <= IN_PARTS:
         raise MalformedMessage(
-            f"the body has version {envelope.v}; this taskmq reads versions {VERSION} and {REFERRING}"
+            f"the body has version {envelope.v}; this taskmq reads versions {VERSION} to {IN_PARTS}"
         )
     if not 1 <= envelope.attempt <= _LAST_ATTEMPT:
         raise MalformedMessage(f"attempt is {envelope.attempt}; the first one is 1, the last {_LAST_ATTEMPT}")

@@ -376,7 +376,7 @@ class InvitationPublisher:
         outgoing = [
             self._outgoing(its[0], saved.get(its[0].id)) if len(its) == 1 else self._parcel(its) for its in messages
         ]
-        outcomes = await self._session.publish_now(outgoing)
+        outcomes = await self._session.publish_all((), outgoing)
         return {job.id: outcome for its, outcome in zip(messages, outcomes, strict=True) for job in its}
 
     async def _declare(self, names: set[str]) -> dict[str, SendError]:

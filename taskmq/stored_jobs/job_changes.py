@@ -9,7 +9,6 @@ from typing import Any, Final, TypedDict
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from taskmq.client.large_values import read_reference
 from taskmq.client.sent_jobs import SentJobs
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import JobRecord
@@ -32,6 +31,7 @@ from taskmq.model.keys import check_chosen_id
 from taskmq.model.states import UNDERWAY
 from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import Duration, instant_ms, parse_duration, to_ms
+from taskmq.model.values.light_values import read_reference
 from taskmq.model.values.schemas import find_misfit
 from taskmq.stored_jobs.dependencies import resolve_upstream_again
 from taskmq.stored_jobs.job_queries import JobQueries

@@ -30,10 +30,11 @@ from taskmq.stored_jobs.new_jobs import name_of
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature, TaskCatalogue, catalogue_of
 from taskmq.tasks.envelope import envelope_of
 from taskmq.tasks.job_options import JOB_ONLY, JobOptions, JobPlan, plan_job, submission_of
+from taskmq.tasks.registration import derived_keys
 from taskmq.tasks.task import Arguments, Call, Task
 from taskmq.tasks.tasks import Tasks
 
-__all__ = ["NamedCall", "NamedCalls", "bounds_of"]
+__all__ = ["NamedCall", "NamedCalls", "bounds_of", "unread_sending"]
 
 _DEFINITION_OPTIONS: Final = tuple(
     name for name in DefinitionContent.__struct_fields__ if name in JobOptions.__annotations__
@@ -132,8 +133,31 @@ class NamedCall:
         )
         return sending
 
+    def unread_submission(
+        self, args: msgspec.Raw, kwargs: msgspec.Raw, options: Mapping[str, Any], *, now: int
+    ) -> Sending:
+        """Build a submission whose arguments only a worker can read.
+
+        Args:
+            now: ms since the epoch.
+
+        Raises:
+            InvalidOption: an option is invalid, or the task derives a key from its arguments.
+        """
+        if isinstance(self._known, Task) and (keys := derived_keys(self._known)):
+            raise InvalidOption(
+                f"task {self.task} has {', '.join(f'{each}=' for each in keys)}, which needs all arguments, and one "
+                "is at results_at=: let the step before return less, or a reference of your own"
+            )
+        return unread_sending(plan_job(self._task_plan, options, task=self.task), self.task, args, kwargs, now=now)
+
     @property
     def _task_plan(self) -> CallPlan:
+        """Options of the task's calls.
+
+        Raises:
+            InvalidOption: it has options that need its code, which is elsewhere.
+        """
         if isinstance(self._known, Task):
             return self._known.call_plan
         registration, facts = self._known.registration, self._known.registration.facts
@@ -212,6 +236,16 @@ class NamedCalls:
     async def find_task(self, name: str) -> Task[..., Any] | RegisteredSignature | None:
         """Return the app's task, else the registered signature; None if there is neither."""
         return self._tasks.get(name) or await self._catalogue.signature(name)
+
+
+def unread_sending(plan: CallPlan, task: str, args: msgspec.Raw, kwargs: msgspec.Raw, *, now: int) -> Sending:
+    """Build a submission of a task whose arguments only a worker can read.
+
+    Args:
+        now: ms since the epoch.
+    """
+    envelope = envelope_of(plan, task, args, kwargs, plan.idempotency_key, plan.order_key, now)
+    return Sending(envelope, plan.queue, JSON, submission=submission_of(plan, compared=None, task=task))
 
 
 def bounds_of(task: Task[..., Any] | RegisteredSignature) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.client.large_values import REFERENCE, read_reference
 from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption
@@ -22,6 +21,7 @@ from taskmq.model.nodes import JobNeeds
 from taskmq.model.resources import Amounts
 from taskmq.model.telemetry.plain_text import check_line
 from taskmq.model.topology import WorkQueue
+from taskmq.model.values.light_values import REFERENCE, read_reference
 from taskmq.options.uniqueness import UniqueCall
 from taskmq.tasks.job_options import check_text
 

@@ -7,7 +7,6 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from taskmq.client.large_values import REFERENCE
 from taskmq.client.session import Session
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.identity import Actor
@@ -33,6 +32,7 @@ from taskmq.model.jobs.quotas import QuotaExcess
 from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.model.states import JobState
 from taskmq.model.units import to_datetime
+from taskmq.model.values.light_values import REFERENCE
 from taskmq.stored_jobs.dependencies import check_refusal, resolve_upstream, resolve_upstream_again
 from taskmq.stored_jobs.group_commit import GroupCommit
 from taskmq.stored_jobs.lane_announcer import LaneAnnouncer
@@ -450,7 +450,7 @@ class StoredJobs:
         limits = None
         if isinstance(task, Task) and task.limits:
             limits = task.limit_keys(*task.signature.decode(raw_args, raw_kwargs, JSON))
-        return {"v": VERSION, "args": raw_args, "kwargs": raw_kwargs, "blob": None, "limits": limits}
+        return {"v": VERSION, "args": raw_args, "kwargs": raw_kwargs, "blob": None, "parts": None, "limits": limits}
 
     def _update(
         self,

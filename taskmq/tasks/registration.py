@@ -8,7 +8,7 @@ from taskmq.model.jobs.registrations import TaskFacts, TaskRegistration
 from taskmq.tasks.task import Task
 from taskmq.tasks.tasks import Tasks
 
-__all__ = ["registration_of_task", "registrations_of"]
+__all__ = ["derived_keys", "registration_of_task", "registrations_of"]
 
 
 def registrations_of(tasks: Tasks) -> list[TaskRegistration]:
@@ -44,12 +44,13 @@ def registration_of_task(task: Task[..., Any]) -> TaskRegistration:
             timeout=plan.timeout,
             max_attempts=1 if plan.retry is None else plan.retry.max_attempts,
             ack=plan.ack,
-            needs_code=_needs_code(task),
+            needs_code=derived_keys(task),
         ),
     )
 
 
-def _needs_code(task: Task[..., Any]) -> tuple[str, ...]:
+def derived_keys(task: Task[..., Any]) -> tuple[str, ...]:
+    """Return the options of a task that derive a key from the arguments of a call."""
     makes_key = {
         "unique": task.plan.unique is not None,
         "idempotency_key": task.idempotency_key is not None,

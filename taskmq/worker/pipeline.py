@@ -162,7 +162,7 @@ class Pipeline:
             if attempt.cancelled is None and self._is_recalled(attempt.envelope):
                 return await self.settle_recalled(attempt)
             outcome: Outcome | None = None
-            if attempt.envelope.blob is not None and attempt.cancelled is None:
+            if attempt.envelope.has_references and attempt.cancelled is None:
                 outcome = await self._arguments.load(attempt)
             # The guards that admitted it must also learn that it is dead; a snoozed attempt has not reached them yet.
             if not isinstance(outcome, Snoozed) and self._guards.concern(attempt):

@@ -8,8 +8,8 @@ import pytest
 from msgspec import Raw
 from playwright.sync_api import Route, expect
 
-from taskmq.client.large_values import REFERENCE, reference_to
 from taskmq.model.envelope import JSON, BlobReference
+from taskmq.model.values.light_values import REFERENCE, reference_to
 from taskmq.server.examples import EXAMPLES
 from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.dashboard.kit import Eyes, Served, a_job, answer, violations

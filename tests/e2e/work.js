@@ -16,6 +16,12 @@ function lost({ attempt = 1, store: { id, token, proof, crashes } }) {
   return { id, token, proof, attempt, worker: "node", kind: "failed", error };
 }
 
+// This worker loads no arguments that are kept elsewhere; another one may.
+function refused({ attempt = 1, v, store: { id, token, proof } }) {
+  const error = { type_name: "Refused", message: `version ${v} of the message`, traceback: "" };
+  return { id, token, proof, attempt, worker: "node", kind: "refused", delay: 60000, error };
+}
+
 function run({ task, args: [number], attempt = 1, store: { id, token, proof } }) {
   const report = { id, token, proof, attempt, worker: "node", started: Date.now(), ran: 3 };
   if (task === "fail") {
@@ -60,8 +66,12 @@ async function consuming(connection) {
       channel.ack(delivery);
       return;
     }
-    if (crashes !== undefined) await tell(started(message));
-    await tell(crashes >= 3 ? lost(message) : run(message));
+    if (message.v > 1) {
+      await tell(refused(message));
+    } else {
+      if (crashes !== undefined) await tell(started(message));
+      await tell(crashes >= 3 ? lost(message) : run(message));
+    }
     channel.ack(delivery);
     seen.add(`${message.task} ${message.attempt ?? 1}`);
     if (seen.size === Number(count)) {

@@ -19,6 +19,7 @@ from taskmq.errors import TaskFailed
 from taskmq.model.states import JobState
 from taskmq.scheduler import Scheduler
 from tests.e2e.clients import amqplib_work
+from tests.servers.waiting import until
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -28,8 +29,8 @@ Work = Callable[[str, str, set[tuple[str, int]]], set[tuple[str, int]]]
 """A worker at a broker, for a queue, until these attempts have been reported."""
 
 
-def _shop(url: str, store: Path, queue: str) -> TaskMQ:
-    app = TaskMQ(url, store=f"sqlite:///{store}", name="shop")
+def _shop(url: str, store: Path, queue: str, **options: Any) -> TaskMQ:
+    app = TaskMQ(url, store=f"sqlite:///{store}", name="shop", **options)
     for name in ("double", "fail", "flaky"):
         app.task(name=name, queue=queue)(_refuse_to_run)
     return app
@@ -89,7 +90,6 @@ class _ForeignWorker:
 
     def _run(self, message: dict[str, Any]) -> dict[str, Any]:
         task, attempt = message["task"], message.get("attempt", 1)
-        (number,) = message["args"]
         self.seen.append((task, attempt))
         report = {
             "id": message["store"]["id"],
@@ -99,6 +99,10 @@ class _ForeignWorker:
             "started": int(time.time() * 1000),
             "ran": 3,
         }
+        if message.get("v", 1) > 1:
+            error = {"type_name": "Refused", "message": f"version {message['v']} of the message"}
+            return report | {"kind": "refused", "started": None, "delay": 60_000, "error": error}
+        (number,) = message["args"]
         if task == "fail":
             error = {"type_name": "RangeError", "message": "too large", "traceback": "at line 1"}
             return report | {"kind": "failed", "error": error}
@@ -148,6 +152,33 @@ async def test_a_worker_in_another_language_receives_invitations_and_reports_end
             assert (second.state, second.processor_ms, second.peak_memory) == (JobState.SUCCEEDED, None, None)
             assert first.error is not None
             assert first.error.type_name == "Busy"
+    finally:
+        scheduler.stop()
+        await scheduling
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("work", [_work_by_pika, _work_by_node])
+async def test_a_worker_in_another_language_refuses_arguments_that_it_cannot_load(
+    amqp_url: str, tmp_path: Path, queue: str, work: Work
+) -> None:
+    elsewhere: dict[str, Any] = {"results_at": f"file://{tmp_path}/place", "args_inline": 1}
+    scheduler = Scheduler(_shop(amqp_url, tmp_path / "jobs.db", queue, **elsewhere))
+    scheduling = asyncio.create_task(scheduler.run())
+    try:
+        async with _shop(amqp_url, tmp_path / "jobs.db", queue, **elsewhere) as app:
+            running = asyncio.create_task(asyncio.to_thread(work, amqp_url, queue, {("double", 1)}))
+            job = await app.jobs.asubmit("double", 21)
+            assert await running == {("double", 1)}
+
+            async def refusals() -> list[str]:
+                return [each.note for each in await app.jobs.ahistory(job.id) if each.kind == "refused"]
+
+            async def is_refused() -> bool:
+                return bool(await refusals())
+
+            await until(is_refused)
+            assert await refusals() == ["version 2 of the message"]
     finally:
         scheduler.stop()
         await scheduling

@@ -11,11 +11,11 @@ from taskmq.model.runs.graphs import RunGraph
 from taskmq.model.runs.records import InboxRow, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.workspace import Need, Workspace
+from taskmq.model.values.light_values import REFERENCE, join_values, keep_whole, read_reference
 from taskmq_sql.steps import JobId, Query, Row, Steps, ask, first, insert, job_id
 
 __all__ = ["children", "meet", "read_result", "read_values", "steps", "steps_of", "write_steps"]
 
-_REFERENCE: Final = "taskmq/reference"
 # A scalar subquery per row: PostgreSQL would scan the steps and children of a new table for a join.
 _STEPS: Final = """
 with k (run, name, child) as (@rows(uuid, text, int))
@@ -44,15 +44,17 @@ _signal_decoder: Final = msgspec.json.Decoder(InboxRow)
 
 
 def read_result(content_type: str | None, result: bytes | None) -> tuple[bytes, str]:
-    """Return the result of a job as JSON, or why no step can use it."""
+    """Return the result of a job as the value of a step, or why no step can use it."""
     if not result:
         # The task keeps no result.
         return b"null", ""
-    if content_type == _REFERENCE:
-        return b"null", (
-            f"the result is kept at results_at=, and steps of a workflow pass on {MOST_VALUE_BYTES:,} bytes at most: "
-            "return less, or a reference of your own"
-        )
+    if content_type == REFERENCE:
+        content_type, blob = read_reference(result) or ("unknown", None)
+        if blob is None or content_type != JSON:
+            return b"null", (
+                f"the result at results_at= has the content type {content_type!r}; steps of a workflow pass on JSON"
+            )
+        return keep_whole(blob), ""
     value = bytes(result)
     if content_type == MSGPACK:
         try:
@@ -64,7 +66,7 @@ def read_result(content_type: str | None, result: bytes | None) -> tuple[bytes, 
     if len(value) > MOST_VALUE_BYTES:
         return b"null", (
             f"the result has {len(value):,} bytes, and steps of a workflow pass on {MOST_VALUE_BYTES:,} at most: "
-            "return less, or a reference of your own"
+            "set results_at=, or return less"
         )
     return value, ""
 
@@ -100,7 +102,7 @@ def read_values(run: str, graph: RunGraph, keys: Iterable[StepKey]) -> Steps[dic
             values[key] = bytes(found[1])
         elif not (yield from _describe_excess(run, key.name)):
             items = yield from _child_values(run, key.name)
-            values[key] = b"[" + b",".join(items[index] for index in range(step.total or 0)) + b"]"
+            values[key] = join_values(items[index] for index in range(step.total or 0))
     return values
 
 

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from taskmq.api.jobs import ResultProblem
 from taskmq.api.values import Note, ShortText
 
 __all__ = [
@@ -182,11 +183,13 @@ class WorkflowRunView(RunLineView, frozen=True, kw_only=True):
     Attributes:
         params: its parameters; None for callers who may not read jobs.
         value: its value, if it succeeded; None for callers who may not read jobs.
+        value_problem: why a run that succeeded has no `value`; None if it has one.
         place: the place that it waits for; None if it is not queued.
     """
 
     params: dict[str, Any] | None
     value: Any
+    value_problem: ResultProblem | None = None
     place: RunPlaceView | None = None
 
 

@@ -78,7 +78,7 @@ def _payload_of(record: JobRecord) -> dict[str, Any]:
         envelope = decode_envelope(record.body)
     except MalformedMessage:
         return {"payload": None, "args": None}
-    if envelope.blob is not None:
+    if envelope.has_references:
         return {"payload": None, "args": None}
     return {"payload": _plain(envelope.kwargs, {}), "args": _plain(envelope.args, [])}
 

@@ -8,6 +8,8 @@ from typing import Any, Final, cast
 import msgspec
 
 from taskmq.api.history.logs import LineList
+from taskmq.api.jobs import ResultProblem
+from taskmq.api.problems import problem_of
 from taskmq.api.workflows.definitions import StartedRunView
 from taskmq.api.workflows.runs import (
     CloneRunBody,
@@ -30,7 +32,15 @@ from taskmq.app_api.runs.views import child_view, line_view, mark_view, step_vie
 from taskmq.app_api.views import view_of
 from taskmq.contracts.history import history_of
 from taskmq.contracts.jobs import NewInboxRow, NewRun, RunFilter
-from taskmq.errors import InvalidOption, NotPermitted, RequestRefused, RunNotFound
+from taskmq.errors import (
+    InvalidOption,
+    NotPermitted,
+    RequestRefused,
+    ResultDamaged,
+    ResultExpired,
+    RunNotFound,
+    UnsupportedFeature,
+)
 from taskmq.model.envelope import new_job_id
 from taskmq.model.history.logs import LogFilter, read_level
 from taskmq.model.identity import Permission
@@ -64,14 +74,25 @@ class AppRuns(AppCalls):
         """Return a run with its parameters and its value."""
         run = await self._find(run_id)
         shows_data = self._caller.may(Permission.JOBS_READ, run.tenant)
-        value = await self._service.store.run_value(run.id) if shows_data else None
+        value, problem = await self._read_value(run) if shows_data else (None, None)
         place = await self._service.store.place(run.id) if run.state is RunState.QUEUED else None
         return WorkflowRunView(
             **msgspec.structs.asdict(line_view(run, len(await self._step_names(run.version)))),
             params=msgspec.json.decode(run.params, type=dict[str, Any]) if shows_data else None,
-            value=None if value is None else msgspec.json.decode(value),
+            value=value,
+            value_problem=problem,
             place=None if place is None else view_of(RunPlaceView, place),
         )
+
+    async def _read_value(self, run: RunRecord) -> tuple[Any, ResultProblem | None]:
+        """Return the value of a run, or why it is unavailable, so that the run can still be shown."""
+        if (stored := await self._service.store.run_value(run.id)) is None:
+            return None, None
+        try:
+            return msgspec.json.decode(await self._service.load_value(run.id, stored)), None
+        except (ResultExpired, ResultDamaged, UnsupportedFeature) as error:
+            problem = problem_of(error)
+            return None, ResultProblem(code=problem.code, detail=problem.detail)
 
     async def page(
         self, which: str = "", *, limit: int = 50, cursor: str | None = None, expand: Sequence[str] = ()

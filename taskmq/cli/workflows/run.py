@@ -327,6 +327,7 @@ def _record(run: "WorkflowRunView") -> dict[str, Any]:
         "parent": run.parent,
         "begun": text_of_instant(run.begun),
         "waits": _waits(run),
+        "value_problem": None if run.value_problem is None else run.value_problem.detail,
         **{name: _as_json(getattr(run, name)) for name in ("labels", "params", "value")},
     }
     return {name: value for name, value in facts.items() if value not in (None, "")}

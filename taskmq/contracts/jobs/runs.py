@@ -37,7 +37,7 @@ MOST_RUNS: Final = 50
 """Maximum of runs that one transaction advances."""
 
 MOST_VALUE_BYTES: Final = 8 * 1024 * 1024
-"""Maximum size of the value of a step; a step with a larger one fails."""
+"""Maximum size of the value of a step in the store. Workers keep larger ones elsewhere, else the step fails."""
 
 MakeJob = Callable[[RunRecord, StepJob], NewJob]
 """Builds the job of a step, with the id that the step names. If it raises a `TaskMQError`, the step fails with it."""
@@ -302,14 +302,14 @@ class RunStore(Protocol):
         ...
 
     async def values(self, run_id: str, keys: Sequence[StepKey]) -> dict[StepKey, bytes]:
-        """Return the values (JSON) of those of these steps and children that have succeeded.
+        """Return the values of those of these steps and children that have succeeded, as `open_value` reads them.
 
         The value of a step with children is the list of theirs.
         """
         ...
 
     async def run_value(self, run_id: str) -> bytes | None:
-        """Return the value (JSON) of a run that succeeded; None for any other."""
+        """Return the value of a run that succeeded, as `open_value` reads it; None for any other."""
         ...
 
     async def send(self, run_id: str, row: NewInboxRow) -> bool:

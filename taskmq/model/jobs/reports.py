@@ -394,7 +394,7 @@ def invite(body: bytes, *, attempt: int, invitation: Invitation, saved: SavedVal
 
 
 def _replace_arguments(body: bytes, new: NewArguments) -> bytes:
-    fields = {name: value for name, value in _objects.decode(body).items() if name != "blob"}
+    fields = {name: value for name, value in _objects.decode(body).items() if name not in ("blob", "parts")}
     return _encoder.encode(fields | {"args": new.args, "kwargs": new.kwargs})
 
 

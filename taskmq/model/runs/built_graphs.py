@@ -16,6 +16,7 @@ from taskmq.model.runs.records import StepRecord
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.validation import validate_workflow
 from taskmq.model.runs.workspace import Workspace
+from taskmq.model.values.light_values import LightValue, open_value
 
 __all__ = ["begun_content", "end_build"]
 
@@ -46,7 +47,10 @@ def end_build(here: Workspace, step: StepRecord, value: bytes) -> None:
 
 def _join(begun: WorkflowContent, name: str, value: bytes) -> tuple[WorkflowContent | None, str]:
     """Return the content with the steps that a value describes, or what is wrong with the value."""
-    data: Any = msgspec.json.decode(value)
+    found = open_value(value)
+    if isinstance(found, LightValue):
+        return None, f"it has {found.size:,} bytes and is kept at results_at="
+    data: Any = msgspec.json.decode(found)
     if not isinstance(data, dict):
         return None, "it is not a content"
     built, faults = validate_workflow({**data, "params": begun.params})

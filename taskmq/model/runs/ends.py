@@ -1,11 +1,10 @@
 """Ends of steps, and what they mean for their children, their run and the steps that wait for them."""
 
-import msgspec
-
-from taskmq.model.runs.paths import PathError, paths_in, resolve
+from taskmq.model.runs.paths import KeptElsewhere, PathError, paths_in, resolve
 from taskmq.model.runs.records import AgendaItem, InboxRow, RunState, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.workspace import ErasedValue, Transition, Workspace
+from taskmq.model.values.light_values import lighten
 
 __all__ = ["cancel_run", "end_child", "end_run", "end_step", "settle", "time_out", "wake"]
 
@@ -107,8 +106,8 @@ def end_run(here: Workspace) -> Transition[None]:
         output = here.graph.output()
         yield from here.load_paths(paths_in(output))
         try:
-            here.changes.value = msgspec.json.encode(resolve(output, here.look_up))
-        except (PathError, ErasedValue) as error:
+            here.changes.value = lighten(resolve(output, here.look_up)).store()
+        except (PathError, ErasedValue, KeptElsewhere) as error:
             run.state, run.error = RunState.FAILED, f"output: {error}"
     run.ended, run.held, run.held_above = here.now, None, None
     here.changes.has_ended = True

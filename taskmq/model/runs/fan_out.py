@@ -6,12 +6,13 @@ import msgspec
 
 from taskmq.model.runs.ends import can_start_child, settle
 from taskmq.model.runs.graphs import StepContent
-from taskmq.model.runs.paths import Path, PathError, find_value, paths_in, resolve
+from taskmq.model.runs.paths import KeptElsewhere, Path, PathError, find_value, paths_in, resolve
 from taskmq.model.runs.records import InboxRow, StepJob, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.workspace import ErasedValue, Transition, Workspace
+from taskmq.model.values.light_values import lighten
 
-__all__ = ["MOST_CALLS", "BatchCall", "add_calls", "begin_children", "close_batch", "expand"]
+__all__ = ["MOST_CALLS", "BatchCall", "add_calls", "begin_children", "close_batch", "expand", "make_job"]
 
 MOST_CALLS: Final = 200
 """Maximum of calls that one inbox row adds to a batch."""
@@ -35,6 +36,7 @@ def begin_children(here: Workspace, step: StepRecord, content: StepContent) -> s
     Raises:
         PathError: a reference leads to nothing.
         ErasedValue: a value that it needs was erased.
+        KeptElsewhere: parts of the list are kept elsewhere.
     """
     if not content.batch:
         items = here.items(step.key.name)
@@ -120,7 +122,7 @@ def _start_child(here: Workspace, parent: StepRecord, before: StepRecord) -> Non
     here.replace(child)
     try:
         job = _call_of_batch(here, child) if child.call else _call_of_item(here, child)
-    except (PathError, ErasedValue) as error:
+    except (PathError, ErasedValue, KeptElsewhere) as error:
         child.state, child.error, child.ended = StepState.FAILED, str(error), here.now
         return
     child.job = job.id
@@ -156,17 +158,23 @@ def _call_of_item(here: Workspace, child: StepRecord) -> StepJob:
         if not isinstance(first, list):
             raise PathError("spread: the item is not a list of arguments")
         args = [*first, *args]
+    return make_job(here, child, content, args, resolve(content.arguments, look_up))
+
+
+def make_job(here: Workspace, step: StepRecord, content: StepContent, args: Any, kwargs: Any) -> StepJob:
+    """Return the job of a step or a child.
+
+    Args:
+        args, kwargs: resolved templates.
+    """
+    positional, named = lighten(args, "args"), lighten(kwargs, "kwargs")
     return StepJob(
         id=here.new_id(),
-        key=child.key,
-        generation=child.generation,
+        key=step.key,
+        generation=step.generation,
         task=content.task,
-        args=msgspec.json.encode(args),
-        kwargs=msgspec.json.encode(resolve(content.arguments, look_up)),
-        options=job_options(content),
+        args=bytes(positional.value),
+        kwargs=bytes(named.value),
+        options=content.options if content.timeout is None else {**content.options, "timeout": content.timeout},
+        parts=positional.parts + named.parts,
     )
-
-
-def job_options(content: StepContent) -> dict[str, Any]:
-    """Return the options of a step's jobs."""
-    return content.options if content.timeout is None else {**content.options, "timeout": content.timeout}

@@ -13,7 +13,20 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-__all__ = ["NAME", "Lookup", "Path", "PathError", "find_value", "parse_path", "paths_in", "resolve"]
+from taskmq.model.values.light_values import LightValue
+
+__all__ = [
+    "NAME",
+    "KeptElsewhere",
+    "Lookup",
+    "Path",
+    "PathError",
+    "find_value",
+    "parse_path",
+    "paths_in",
+    "read_data",
+    "resolve",
+]
 
 NAME: Final = r"[A-Za-z_][A-Za-z0-9_-]*"
 """Pattern of names of steps and parameters, and of keys in a path."""
@@ -28,6 +41,16 @@ _LONGEST_CACHED: Final = 1_000
 
 class PathError(ValueError):
     """Raised when a path cannot be parsed, or leads to nothing."""
+
+
+class KeptElsewhere(Exception):
+    """Raised when a value has to be read here, and parts of it are kept elsewhere."""
+
+    def __init__(self, what: str, value: LightValue) -> None:
+        super().__init__(
+            f"{what} has {value.size:,} bytes at results_at=, so it can only be a whole argument of a task or the "
+            "output of the run: return less, or a reference of your own"
+        )
 
 
 class Path(NamedTuple):
@@ -46,7 +69,7 @@ class Path(NamedTuple):
 
 
 Lookup = Callable[[Path], Any]
-"""Returns the value of a path; raises `PathError` if there is none."""
+"""Returns the value of a path as JSON data, encoded, or as a `LightValue`; raises `PathError` if there is none."""
 
 
 @lru_cache(_CACHED)
@@ -111,7 +134,12 @@ def paths_in(template: Any) -> Iterator[Path]:
 
 
 def resolve(template: Any, lookup: Lookup) -> Any:
-    """Return a template with its references replaced; raises `PathError` if one leads to nothing."""
+    """Return a template with its references replaced, for `lighten`.
+
+    Raises:
+        PathError: a reference leads to nothing.
+        KeptElsewhere: a text contains a value of which parts are kept elsewhere.
+    """
     match template:
         case str():
             return _resolve_text(template, lookup)
@@ -127,13 +155,26 @@ def _resolve_text(text: str, lookup: Lookup) -> Any:
     parts = _split(text)
     if len(parts) == 1 and isinstance(parts[0], Path):
         return lookup(parts[0])
-    return "".join(part if isinstance(part, str) else _to_text(lookup(part)) for part in parts)
+    return "".join(part if isinstance(part, str) else _to_text(part, lookup(part)) for part in parts)
 
 
-def _to_text(value: Any) -> str:
-    if isinstance(value, msgspec.Raw):
-        value = msgspec.json.decode(value)
+def _to_text(path: Path, found: Any) -> str:
+    value = read_data(path.text, found)
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def read_data(what: str, found: Any) -> Any:
+    """Return what a lookup has found as JSON data.
+
+    Args:
+        what: name of the value, for the error.
+
+    Raises:
+        KeptElsewhere: parts of it are kept elsewhere.
+    """
+    if isinstance(found, LightValue):
+        raise KeptElsewhere(what, found)
+    return msgspec.json.decode(found) if isinstance(found, msgspec.Raw) else found
 
 
 def _split(text: str) -> tuple[str | Path, ...]:

@@ -5,6 +5,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from taskmq.model.envelope import KeptPart
 from taskmq.model.runs.rules import StepState, UpstreamCounts
 
 __all__ = [
@@ -186,7 +187,7 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         generation: of a timer or a signal, the only generation of the step that it counts for; None: any. Of a
             `begin`, the only generation of the run.
         name: of a signal, its name.
-        value: JSON, of an end or a signal.
+        value: of an end or a signal, as `open_value` reads it.
         error: of an end, its error; of a cancel or a hold, the reason.
         is_from_above: whether the run's parent sent this hold or release.
         roles: of a signal, the roles of its sender; None if the sender is not identified.
@@ -210,7 +211,7 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StepJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job to submit for a step or a child; arguments are JSON."""
+    """A job to submit for a step or a child; arguments are JSON, with null in the place of each of the `parts`."""
 
     id: str
     key: StepKey
@@ -219,6 +220,7 @@ class StepJob(msgspec.Struct, frozen=True, kw_only=True):
     args: bytes
     kwargs: bytes
     options: dict[str, Any]
+    parts: tuple[KeptPart, ...] = ()
 
 
 class ChildRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,11 +246,11 @@ class RunChanges(msgspec.Struct):
     """Changes of one transaction, besides the run itself.
 
     Attributes:
-        values: values of steps and children.
+        values: values of steps and children, as `open_value` reads them.
         cancelled_jobs, cancelled_runs: ids of those whose cancellation is requested.
         held_runs: ids of child runs that get the run's hold or its release.
         answers: by the number of an inbox row, the effect for its sender; `waiting`: the signal is kept.
-        value: of a run that succeeded, its value.
+        value: of a run that succeeded, its value, as `open_value` reads it.
         content: the run's new content, if a step has built it.
         has_ended: whether the run ended.
     """

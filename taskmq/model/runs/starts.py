@@ -8,13 +8,14 @@ import msgspec
 from taskmq.errors import InvalidOption
 from taskmq.model.runs.conditions import ConditionError, parse_condition
 from taskmq.model.runs.ends import end_step
-from taskmq.model.runs.fan_out import begin_children, job_options
+from taskmq.model.runs.fan_out import begin_children, make_job
 from taskmq.model.runs.graphs import StepContent
-from taskmq.model.runs.paths import PathError, resolve
-from taskmq.model.runs.records import ChildRun, InboxRow, StepJob, StepKey, StepRecord, StepTimer
+from taskmq.model.runs.paths import KeptElsewhere, PathError, resolve
+from taskmq.model.runs.records import ChildRun, InboxRow, StepKey, StepRecord, StepTimer
 from taskmq.model.runs.rules import StepState, decide
 from taskmq.model.runs.workspace import ErasedValue, Transition, Workspace
 from taskmq.model.units import parse_duration, to_ms
+from taskmq.model.values.light_values import lighten
 
 __all__ = ["DEEPEST", "MOST_SIGNALS", "end_wait", "evaluate", "receive_signal"]
 
@@ -46,7 +47,7 @@ def _begin(here: Workspace, step: StepRecord) -> Transition[None]:
         error = yield from _start(here, step, content)
     except ErasedValue as erased:
         end_step(here, step, StepState.UPSTREAM_FAILED, error=str(erased))
-    except (ConditionError, PathError, InvalidOption) as fault:
+    except (ConditionError, InvalidOption, KeptElsewhere, PathError) as fault:
         end_step(here, step, StepState.FAILED, error=str(fault))
     else:
         if error:
@@ -68,8 +69,8 @@ def _start(here: Workspace, step: StepRecord, content: StepContent) -> Transitio
             at = _wake_time(resolve(content.sleep, here.look_up_data), here.now)
             here.changes.timers.append(StepTimer(at, step.key.name, step.generation))
         case "value":
-            value = msgspec.json.encode(resolve(content.value, here.look_up))
-            end_step(here, step, StepState.SUCCEEDED, value=value)
+            value = lighten(resolve(content.value, here.look_up))
+            end_step(here, step, StepState.SUCCEEDED, value=value.store())
         case _:
             timeout = resolve(content.timeout, here.look_up_data)
             yield from _wait(here, step, content, timeout)
@@ -77,15 +78,8 @@ def _start(here: Workspace, step: StepRecord, content: StepContent) -> Transitio
 
 
 def _submit(here: Workspace, step: StepRecord, content: StepContent) -> str:
-    job = StepJob(
-        id=here.new_id(),
-        key=step.key,
-        generation=step.generation,
-        task=content.task,
-        args=msgspec.json.encode(resolve(content.args, here.look_up)),
-        kwargs=msgspec.json.encode(resolve(content.arguments, here.look_up)),
-        options=job_options(content),
-    )
+    args, kwargs = resolve(content.args, here.look_up), resolve(content.arguments, here.look_up)
+    job = make_job(here, step, content, args, kwargs)
     here.changes.jobs.append(job)
     return job.id
 
@@ -96,7 +90,7 @@ def _start_run(here: Workspace, step: StepRecord, content: StepContent) -> str:
         key=step.key,
         generation=step.generation,
         workflow=content.workflow,
-        params=msgspec.json.encode(resolve(content.arguments, here.look_up)),
+        params=here.encode("a parameter", content.arguments),
         depth=here.run.depth + 1,
     )
     here.changes.runs.append(child)

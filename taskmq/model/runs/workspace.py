@@ -10,9 +10,10 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import msgspec
 
 from taskmq.model.runs.graphs import RunGraph, StepContent
-from taskmq.model.runs.paths import Path, PathError, find_value, resolve
+from taskmq.model.runs.paths import KeptElsewhere, Path, PathError, find_value, read_data, resolve
 from taskmq.model.runs.records import AgendaItem, InboxRow, RunChanges, RunRecord, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState
+from taskmq.model.values.light_values import join_values, lighten, open_value
 
 __all__ = ["MOST_WRITES", "ErasedValue", "Need", "RowBudget", "Transition", "Workspace"]
 
@@ -117,8 +118,7 @@ class Workspace:
         """Add the values of the children of a step that has succeeded, by their indexes."""
         own = {key.child: value for key, value in self.changes.values.items() if key.name == name}
         values = [own.get(index, found.get(index)) for index in range(self._steps[StepKey(name)].total or 0)]
-        # Joined by hand: encoding would copy each value once more.
-        self._values[name] = None if None in values else b"[" + b",".join(cast("list[bytes]", values)) + b"]"
+        self._values[name] = None if None in values else join_values(cast("list[bytes]", values))
 
     def put_signals(self, name: str, rows: Sequence[InboxRow]) -> None:
         """Add the signals of this name that wait, the earliest first."""
@@ -225,17 +225,32 @@ class Workspace:
         Raises:
             PathError: a reference leads to nothing.
             ErasedValue: the value with the items was erased.
+            KeptElsewhere: parts of the items are kept elsewhere.
         """
         if name not in self._items:
-            value = resolve(self.graph.step(name).each, self.look_up)
+            value = self.encode("the list of each", self.graph.step(name).each)
             try:
-                self._items[name] = msgspec.json.decode(msgspec.json.encode(value), type=list[msgspec.Raw])
+                self._items[name] = msgspec.json.decode(value, type=list[msgspec.Raw])
             except msgspec.ValidationError:
                 return None
         return self._items[name]
 
+    def encode(self, what: str, template: Any) -> bytes:
+        """Return a template with its references replaced as JSON.
+
+        Args:
+            what: name of the value, for the error.
+
+        Raises:
+            PathError, ErasedValue, KeptElsewhere: a reference has no value that could be encoded here.
+        """
+        found = lighten(resolve(template, self.look_up))
+        if found.parts:
+            raise KeptElsewhere(what, found)
+        return bytes(found.value)
+
     def look_up(self, path: Path) -> Any:
-        """Return the value of a path as JSON data, or encoded if it is the whole value of a step.
+        """Return the value of a path as JSON data, or as `open_value` does if it is the whole value of a step.
 
         Raises:
             PathError: it leads to nothing.
@@ -255,8 +270,7 @@ class Workspace:
 
     def look_up_data(self, path: Path) -> Any:
         """Return the value of a path as JSON data, for conditions."""
-        found = self.look_up(path)
-        return msgspec.json.decode(found) if isinstance(found, msgspec.Raw) else found
+        return read_data(path.text, self.look_up(path))
 
     def _value_of(self, path: Path) -> Any:
         if not self._has_value(path.step):
@@ -265,7 +279,8 @@ class Workspace:
         value = self._values[path.step]
         if value is None:
             raise ErasedValue(self._faults.get(path.step, f"the value of step {path.step} was erased"))
-        return find_value(msgspec.json.decode(value), path) if path.keys else msgspec.Raw(value)
+        found = open_value(value)
+        return find_value(read_data(path.text, found), path) if path.keys else found
 
     def _has_value(self, name: str) -> bool:
         return self._steps[StepKey(name)].state is StepState.SUCCEEDED

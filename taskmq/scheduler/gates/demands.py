@@ -57,7 +57,7 @@ class TaskDemands:
             except (MalformedMessage, msgspec.MsgspecError):
                 return _NOTHING
             # Arguments stored elsewhere are not available here.
-            tenant, keys, has_arguments = envelope.tenant, envelope.limits or {}, envelope.blob is None
+            tenant, keys, has_arguments = envelope.tenant, envelope.limits or {}, not envelope.has_references
         found: list[Demand] = []
         for limit in limits:
             if limit.id in keys:

@@ -11,13 +11,13 @@ from typing import Final
 import msgspec
 
 from taskmq.app import TaskMQ
-from taskmq.client.large_values import REFERENCE, read_reference
 from taskmq.contracts.jobs import JobStore
 from taskmq.contracts.stores import ResultRecord, ResultStore
 from taskmq.errors import StateUnavailable
 from taskmq.model.jobs.reports import Report
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
+from taskmq.model.values.light_values import REFERENCE, read_reference
 from taskmq.scheduler.partition import Flight, public_name
 
 __all__ = ["AcceptedEnd", "AcceptedResults"]

@@ -64,7 +64,8 @@ class RunAdvances:
         self._wakeups = wakeups
         self._clock = clock
         self._most = most
-        self._jobs = StepJobs(app, longest=app.sessions.current().broker.max_message_bytes)
+        session = app.sessions.current()
+        self._jobs = StepJobs(app, longest=session.broker.max_message_bytes, arguments=session.arguments)
         # Runs with something to do, the earliest first: those to advance alone, and the others.
         self._large: dict[str, None] = {}
         self._known: dict[str, None] = {}

@@ -7,10 +7,11 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
+from taskmq.client.large_values import LargeArguments
 from taskmq.contracts.jobs import JobDetail, NewJob
 from taskmq.errors import TaskMQError, TooLarge, UnsupportedFeature
 from taskmq.middleware.chain import Sending, Submission
-from taskmq.model.envelope import JSON
+from taskmq.model.envelope import IN_PARTS
 from taskmq.model.keys import tenant_key
 from taskmq.model.outcome import error_line, message_of, type_name
 from taskmq.model.runs.records import RunRecord, StepJob, StepKey
@@ -19,15 +20,17 @@ from taskmq.options.step_options import decode_options
 from taskmq.options.task_options import CallPlan
 from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.schedules.target import SCHEDULE_LABEL
-from taskmq.stored_jobs.named_calls import NamedCall
+from taskmq.stored_jobs.named_calls import NamedCall, unread_sending
 from taskmq.stored_jobs.new_jobs import new_job
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature
-from taskmq.tasks.envelope import envelope_of
-from taskmq.tasks.job_options import plan_job, submission_of
+from taskmq.tasks.job_options import plan_job
 
 __all__ = ["StepJobs", "UnloadedTask"]
 
 _FRESH: Final = 5.0
+# Of arguments that the store has, and the message refers to: a scheduler has hundreds of jobs in memory.
+_LARGEST: Final = 64 * 1024 * 1024
+_MOST_NAMED: Final = 5
 
 
 class UnloadedTask(Exception):
@@ -45,11 +48,13 @@ class StepJobs:
 
     Args:
         longest: maximum size of a job's message.
+        arguments: stores large arguments; None: they stay in the message.
     """
 
-    def __init__(self, app: TaskMQ, *, longest: int) -> None:
+    def __init__(self, app: TaskMQ, *, longest: int, arguments: LargeArguments | None) -> None:
         self._app = app
         self._longest = longest
+        self._arguments = arguments
         self._registered: dict[str, tuple[float, RegisteredSignature | None]] = {}
 
     async def load(self, task: str) -> None:
@@ -82,6 +87,8 @@ class StepJobs:
         public = tenant_key(run.tenant or None, run.id)
         step_of = f"{public}/{_name_of(step.key)}"
         sending.envelope = replace(sending.envelope, id=step.id, root=public, step_of=step_of, enqueued=now)
+        if step.parts:
+            sending.envelope = replace(sending.envelope, v=IN_PARTS, parts=step.parts)
         if run.scheduled_for and (schedule := run.labels.get(SCHEDULE_LABEL)):
             instant = str(milliseconds_in(run.scheduled_for))
             said = {SCHEDULE_NAME: tenant_key(run.tenant or None, schedule), SCHEDULED_FOR: instant}
@@ -92,9 +99,23 @@ class StepJobs:
         sending.submission = replace(submission, detail=detail)
         with self._app.producer.send_context(sending):
             job = self._job_of(sending, now)
-        if len(job.body) > self._longest:
-            raise TooLarge(len(job.body), self._longest, f"job {job.id} of task {job.task}")
+        self._check_size(job, step)
         return job
+
+    def _check_size(self, job: NewJob, step: StepJob) -> None:
+        """Check that the job fits into a message, or into the store if its message is to refer to the arguments.
+
+        Raises:
+            TooLarge: it does not.
+        """
+        is_referring = self._arguments is not None and self._arguments.may_be_large(job.body)
+        limit = _LARGEST if is_referring else self._longest
+        if len(job.body) > limit:
+            what = f"job {job.id} of task {job.task}, with {_describe_sizes(step)},"
+            remedy = "let the steps before return less, or references of your own"
+            if not is_referring:
+                remedy += ", or set args_inline= and results_at="
+            raise TooLarge(len(job.body), limit, what, remedy=remedy)
 
     def _sending(self, run: RunRecord, step: StepJob, now: int) -> Sending:
         options = decode_options(step.options)
@@ -102,15 +123,15 @@ class StepJobs:
             options["tenant"] = run.tenant
         known = self._app.tasks.get(step.task) or self._find_registered(step.task)
         if known is not None:
+            call = NamedCall(self._app.jobs, step.task, known)
+            if step.parts:
+                return call.unread_submission(Raw(step.args), Raw(step.kwargs), options, now=now)
             args: list[Any] = msgspec.json.decode(step.args)
             kwargs: dict[str, Any] = msgspec.json.decode(step.kwargs)
-            return NamedCall(self._app.jobs, step.task, known).submission(args, kwargs, options)
+            return call.submission(args, kwargs, options)
         # A worker that has the task reads the arguments.
         plan = plan_job(CallPlan(), options, task=step.task)
-        envelope = envelope_of(
-            plan, step.task, Raw(step.args), Raw(step.kwargs), plan.idempotency_key, plan.order_key, now
-        )
-        return Sending(envelope, plan.queue, JSON, submission=submission_of(plan, compared=None, task=step.task))
+        return unread_sending(plan, step.task, Raw(step.args), Raw(step.kwargs), now=now)
 
     def _find_registered(self, task: str) -> RegisteredSignature | None:
         found = self._registered.get(task)
@@ -126,6 +147,16 @@ class StepJobs:
             now=now,
             resources=None if task is None else task.plan.resources,
         )
+
+
+def _describe_sizes(step: StepJob) -> str:
+    """Return the sizes of the largest arguments."""
+    args = msgspec.json.decode(step.args, type=list[Raw])
+    kwargs = msgspec.json.decode(step.kwargs, type=dict[str, Raw])
+    sizes = {f"argument {index}": len(bytes(value)) for index, value in enumerate(args, 1)}
+    sizes |= {f"{name}=": len(bytes(value)) for name, value in kwargs.items()}
+    largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:_MOST_NAMED]
+    return ", ".join(f"{name} of {sizes[name]:,} bytes" for name in largest)
 
 
 def _name_of(key: StepKey) -> str:

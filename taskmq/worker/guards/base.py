@@ -76,9 +76,9 @@ class Guard(Protocol):
 def is_marked(envelope: Envelope) -> bool:
     """Return whether a message has consequences beyond its run.
 
-    It has a key, or refers to its arguments.
+    It has a key, or refers to arguments.
     """
-    return envelope.key is not None or envelope.blob is not None
+    return envelope.key is not None or envelope.has_references
 
 
 class Guards:

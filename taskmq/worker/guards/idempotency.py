@@ -26,7 +26,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 from taskmq.app import TaskMQ
-from taskmq.client.large_values import REFERENCE
 from taskmq.contracts.stores import ClaimStore, Done, Granted, Held, Lease, LeaseStore, ResultRecord
 from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.errors import (
@@ -39,6 +38,7 @@ from taskmq.errors import (
 from taskmq.model.envelope import JSON, Envelope
 from taskmq.model.keys import once_key, worker_key
 from taskmq.model.outcome import AlreadyDone, Dead, Interrupted, Outcome, Snoozed, Succeeded
+from taskmq.model.values.light_values import REFERENCE
 from taskmq.run.context import SCHEDULE_NAME
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit

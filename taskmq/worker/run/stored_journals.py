@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from taskmq.client.large_values import LargeValues, read_reference, reference_to
+from taskmq.client.large_values import LargeValues
 from taskmq.contracts.broker import Broadcasting, Broker, Listening
 from taskmq.contracts.stores import BegunRun
 from taskmq.errors import (
@@ -31,6 +31,7 @@ from taskmq.model.history.journals import LARGEST_SAVED, NO_DETAILS, RunProgress
 from taskmq.model.history.suspensions import ARGUMENTS, MOST_SAVED, count_signals
 from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.states import JobState
+from taskmq.model.values.light_values import read_reference, reference_to
 from taskmq.run.journal import RunJournal, describe_saved
 from taskmq.worker.settlement.reports import ReportSender
 

@@ -7,7 +7,7 @@ from typing import Any, Final, assert_never
 
 from msgspec.structs import replace
 
-from taskmq.client.large_values import REFERENCE, LargeValues, reference_to
+from taskmq.client.large_values import LargeValues
 from taskmq.contracts.broker import Delivery
 from taskmq.contracts.jobs import MOST_VALUE_BYTES
 from taskmq.contracts.stores import ErrorRecord, ResultRecord
@@ -30,6 +30,7 @@ from taskmq.model.outcome import (
 )
 from taskmq.model.states import JobState
 from taskmq.model.units import storable, to_ms
+from taskmq.model.values.light_values import REFERENCE, reference_to
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.settlement.error_text import ERROR_LIMIT, ErrorTexts

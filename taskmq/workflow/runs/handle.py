@@ -137,13 +137,14 @@ class Run(Generic[R_co]):
             ResultTimeout: it has not ended in time; it continues.
             RunNotFound: the store does not know it (any more).
             StoreUnavailable: the store could not be reached.
+            UnsupportedFeature, ResultExpired, ResultDamaged, StateUnavailable: a large part of it cannot be loaded.
         """
         while True:
             await self._until_ended(timeout)
             value = await self._service.store.run_value((await self.aget()).id)
             # It may have been redriven at the same moment.
             if value is not None:
-                return cast("R_co", decode_shape(value, self._shape))
+                return cast("R_co", decode_shape(await self._service.load_value(self.id, value), self._shape))
 
     result = blocking(aresult)
 
@@ -156,8 +157,7 @@ class Run(Generic[R_co]):
         if node.name not in (await self._service.graph(record)).rules:
             raise InvalidOption(f"{node!r} is not of workflow {self.id}")
         values = await self._service.store.values(record.id, [StepKey(node.name)])
-        value = values.get(StepKey(node.name))
-        return cast("T", None if value is None else PLAIN.decode(value, JSON))
+        return cast("T", await self._decode_value(values.get(StepKey(node.name))))
 
     result_of = blocking(aresult_of)
 
@@ -221,10 +221,8 @@ class Run(Generic[R_co]):
             seen |= {step.key: (step.generation, step.ended) for step in new}
             values = await self._service.store.values(record.id, [step.key for step in new]) if new else {}
             for step in sorted(new, key=lambda step: step.ended or 0):
-                value = values.get(step.key)
-                yield EndedStep(
-                    _name(step), step.state, None if value is None else PLAIN.decode(value, JSON), step.error
-                )
+                value = await self._decode_value(values.get(step.key))
+                yield EndedStep(_name(step), step.state, value, step.error)
             if record.ended is not None:
                 return
             if new:
@@ -370,6 +368,9 @@ class Run(Generic[R_co]):
             raise InvalidOption(f"workflow {self.id}, signal {name}: {answer}")
 
     signal = blocking(asignal)
+
+    async def _decode_value(self, stored: bytes | None) -> Any:
+        return None if stored is None else PLAIN.decode(await self._service.load_value(self.id, stored), JSON)
 
     async def _until_ended(self, timeout: Duration | None) -> RunRecord:
         """Return the run once it has succeeded."""

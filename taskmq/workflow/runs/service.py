@@ -10,7 +10,7 @@ import msgspec
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.broker import Broadcasting
 from taskmq.contracts.jobs import RUNS_TOPIC, JobStore, NewInboxRow, NewRun, RunStore
-from taskmq.errors import InvalidArguments, InvalidOption, RunClosed, RunNotFound
+from taskmq.errors import InvalidArguments, InvalidOption, RunClosed, RunNotFound, UnsupportedFeature
 from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import new_job_id
 from taskmq.model.keys import check_chosen_id, run_id_of, split_tenant_key, tenant_key
@@ -19,6 +19,7 @@ from taskmq.model.runs.graphs import MOST_ACTIVE_RUNS, RunGraph, encode_workflow
 from taskmq.model.runs.records import RunRecord, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState
 from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.model.values.light_values import LightValue, fill, open_value
 from taskmq.model.values.schemas import find_misfit
 from taskmq.workflow.model.contents import BATCH_STEP, RunPlan
 
@@ -47,6 +48,23 @@ class RunService:
     def store(self) -> RunStore:
         """The runs of the job store."""
         return self.jobs.runs
+
+    async def load_value(self, run_id: str, stored: bytes) -> bytes:
+        """Return the value of a run or of a step, as the store has it, with all its parts.
+
+        Raises:
+            UnsupportedFeature: a part is kept elsewhere, and the app does not know where.
+            ResultExpired, ResultDamaged: a part no longer exists, or differs from what was stored.
+            StateUnavailable: the place of a part is unreachable.
+        """
+        value = open_value(stored)
+        if not isinstance(value, LightValue):
+            return stored
+        if (large := self.sessions.current().large_values) is None:
+            raise UnsupportedFeature(
+                f"run {run_id}: a value of {value.size:,} bytes is kept elsewhere: set results_at= as its workers do"
+            )
+        return fill(value.value, {part.at: await large.fetch(run_id, part.blob) for part in value.parts})
 
     async def start(
         self,

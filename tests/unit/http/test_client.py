@@ -24,7 +24,6 @@ from taskmq.api.schedules import ChangeScheduleBody, PutReactionBody, PutSchedul
 from taskmq.api.workers import ControlBody
 from taskmq.api.workflows.definitions import StartRunBody, WorkflowBody
 from taskmq.api.workflows.runs import CloneRunBody, SignalBody
-from taskmq.client.large_values import REFERENCE, reference_to
 from taskmq.contracts.history import history_of
 from taskmq.contracts.identity import AuditFilter
 from taskmq.errors import (
@@ -63,6 +62,7 @@ from taskmq.http.operations import OPERATIONS
 from taskmq.model.envelope import JSON, BlobReference
 from taskmq.model.history.rollups import RunFailure
 from taskmq.model.identity import AuditEntry, Role, Scope
+from taskmq.model.values.light_values import REFERENCE, reference_to
 from taskmq.server import build
 from taskmq.server.examples import EXAMPLES
 from taskmq.testing.job_store_suite.driver import JobDriver

@@ -113,6 +113,7 @@ def test_the_fields_are_those_of_the_public_wire_format() -> None:
         "meta",
         "store",
         "blob",
+        "parts",
         "preemptible",
         "run",
         "earlier",
@@ -153,9 +154,9 @@ def test_a_number_too_large_for_msgpack_cannot_be_encoded() -> None:
 
 @pytest.mark.parametrize("content_type", _TYPES)
 @pytest.mark.parametrize(
-    ("version", "is_known"), [(version, version in range(3)) for version in (-1, 0, 1, 2, 3, 10**18)]
+    ("version", "is_known"), [(version, version in range(4)) for version in (-1, 0, 1, 2, 3, 4, 10**18)]
 )
-def test_only_versions_one_and_two_are_read(version: int, *, is_known: bool, content_type: str) -> None:
+def test_only_versions_one_to_three_are_read(version: int, *, is_known: bool, content_type: str) -> None:
     body = _pack({"v": version, "task": "a"}, content_type)
 
     if is_known:

@@ -6,8 +6,18 @@ import msgspec
 import pytest
 
 from taskmq.errors import InvalidArguments, MalformedMessage
-from taskmq.model.envelope import JSON, MSGPACK, REFERRING, BlobReference, decode_envelope
-from taskmq.model.large_arguments import arguments_in, put_back, refer
+from taskmq.model.envelope import (
+    IN_PARTS,
+    JSON,
+    MSGPACK,
+    REFERRING,
+    BlobReference,
+    KeptPart,
+    PartPath,
+    decode_envelope,
+    encode_envelope,
+)
+from taskmq.model.large_arguments import arguments_in, fill_arguments, put_back, refer
 
 _BLOB = BlobReference(name="2027010100/x", size=7, sha256="00")
 _TYPES = (JSON, MSGPACK, None)
@@ -54,3 +64,36 @@ def test_anything_but_arguments_is_refused_with_the_name_of_the_job(content_type
     )
     with pytest.raises(InvalidArguments, match="cannot decode the arguments that job j refers to"):
         put_back(envelope, kept, content_type)
+
+
+def _lacking(*at: PartPath) -> bytes:
+    parts = [{"at": each, "blob": _BLOB} for each in at]
+    call = {"args": [1, None], "kwargs": {"k": {"deep": None}}}
+    return _pack(JSON, {"v": IN_PARTS, "id": "j", "task": "t", "parts": parts, **call})
+
+
+def test_parts_are_put_where_their_paths_lead() -> None:
+    envelope = decode_envelope(_lacking(("args", 1), ("kwargs", "k", "deep")))
+
+    whole = fill_arguments(envelope, [b"[2]", b'"x"'])
+
+    assert envelope.parts == (KeptPart(("args", 1), _BLOB), KeptPart(("kwargs", "k", "deep"), _BLOB))
+    assert decode_envelope(encode_envelope(envelope)).parts == envelope.parts
+    assert (envelope.has_references, whole.has_references) == (True, False)
+    assert (bytes(whole.args), bytes(whole.kwargs)) == (b"[1,[2]]", b'{"k":{"deep":"x"}}')
+
+
+@pytest.mark.parametrize("at", [(), ("other",), ("args", 2), ("kwargs", "k", "deep", 0)])
+def test_a_part_without_a_place_is_refused_with_the_name_of_the_job(at: PartPath) -> None:
+    with pytest.raises(InvalidArguments, match="cannot put together the arguments of job j"):
+        fill_arguments(decode_envelope(_lacking(at)), [b"1"])
+
+
+def test_a_body_without_arguments_keeps_the_version_of_its_parts() -> None:
+    body = _lacking(("args", 1))
+
+    light = decode_envelope(refer(body, JSON, _BLOB))
+
+    assert light.v == IN_PARTS
+    whole = fill_arguments(put_back(light, arguments_in(body, JSON), JSON), [b"2"])
+    assert bytes(whole.args) == b"[1,2]"

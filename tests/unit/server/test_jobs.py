@@ -7,7 +7,6 @@ import pytest
 from msgspec import Raw, msgpack
 from msgspec.structs import replace
 
-from taskmq.client.large_values import REFERENCE, reference_to
 from taskmq.contracts.jobs import DispatchedJob
 from taskmq.contracts.stores import ResultRecord
 from taskmq.model.envelope import MSGPACK
@@ -18,6 +17,7 @@ from taskmq.model.jobs.reports import PREEMPTED, Report
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.model.units import LAST_INSTANT
+from taskmq.model.values.light_values import REFERENCE, reference_to
 from taskmq.testing.job_store_suite.driver import JobDriver, report
 from tests.unit.server.kit import DOCUMENT, Site
 

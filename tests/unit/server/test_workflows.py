@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 from anyio.from_thread import BlockingPortal
 from httpx import Response
+from msgspec.structs import replace
 
+from taskmq.model.envelope import JSON, BlobReference
 from taskmq.model.runs.graphs import StepContent, WorkflowContent, encode_workflow
+from taskmq.model.values.light_values import REFERENCE, reference_to
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from tests.servers import eventually
 from tests.unit.server.kit import Site
@@ -48,11 +51,21 @@ class _Runs:
 
         return self._portal.call(put)
 
-    def finish(self, run_id: str, step: str, value: Any = None) -> None:
+    def finish(self, run_id: str, step: str, value: Any = None, **fields: Any) -> None:
         async def finish() -> None:
-            await self._driver.finish(run_id, step, value=value)
+            await self._driver.finish(run_id, step, value=value, **fields)
 
         self._portal.call(finish)
+
+    def keep(self, value: bytes) -> BlobReference:
+        """Store a large value where workers store it."""
+
+        async def keep() -> BlobReference:
+            large = self._site.app.sessions.current().large_values
+            assert large is not None
+            return await large.keep("job", value, ttl=60)
+
+        return self._portal.call(keep)
 
     def ask(self, path: str, body: Any, by: str = "acme-admin") -> Response:
         """Send a request whose answer waits for the scheduler."""
@@ -386,6 +399,24 @@ def test_a_change_is_sent_even_if_no_scheduler_runs(site: Site, monkeypatch: pyt
     answer = site("POST", f"/runs/{run_id}/signal", {"signal": "approval", "value": {"ok": True}})
 
     assert answer.json()["effect"] == "sent"
+
+
+@pytest.mark.parametrize(("damage", "code"), [({}, None), ({"name": "lost"}, "result_expired")])
+def test_a_run_has_its_large_value_or_the_reason_why_not(
+    site: Site, runs: _Runs, damage: dict[str, str], code: str | None
+) -> None:
+    text = "workflow: one\nsteps: {extract: {task: data_processing, with: {key: a}}}"
+    assert site("PUT", "/workflows/one", {"text": text}).status_code == 200
+    run_id = site("POST", "/workflows/one/start", {}).json()["run_id"]
+    runs.settle()
+    blob = replace(runs.keep(b'{"rows":7}'), **damage)
+
+    runs.finish(run_id, "extract", content_type=REFERENCE, result=reference_to(JSON, blob))
+
+    run = site("GET", f"/runs/{run_id}").json()
+    assert run["state"] == "succeeded"
+    assert run["value"] == ({"extract": {"rows": 7}} if code is None else None)
+    assert (run["value_problem"] or {}).get("code") == code
 
 
 def test_runs_belong_to_their_tenant_and_values_to_those_who_read_jobs(site: Site) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from taskmq import Context, Job, RetryPolicy, RunFailed, TaskMQ, Workflow, chain, group
-from taskmq.client.large_values import REFERENCE
+from taskmq import Context, Job, RetryPolicy, RunFailed, TaskMQ, Workflow, WorkQueue, chain, dag, group
 from taskmq.contracts.jobs import MOST_VALUE_BYTES
 from taskmq.errors import InvalidArguments, ResultDamaged, ResultExpired, UnsupportedFeature
 from taskmq.model.envelope import JSON
 from taskmq.model.history.journals import LARGEST_SAVED
 from taskmq.model.states import JobState
+from taskmq.model.values.light_values import REFERENCE
 from taskmq.scheduler import Scheduler
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq.worker import Worker, WorkerConfig
@@ -30,13 +30,17 @@ async def make(attempt: int, size: int) -> str:
     return str(attempt) * size
 
 
-def _app(url: str, root: Path, *, has_place: bool = True, place: str = "place") -> TaskMQ:
+def _app(
+    url: str, root: Path, *, has_place: bool = True, place: str = "place", args_inline: str | None = None
+) -> TaskMQ:
     app = TaskMQ(
         url,
         name="shop",
         store=f"sqlite:///{root}/jobs.db",
         results_at=f"file://{root}/{place}" if has_place else None,
         result_inline="1K",
+        args_inline=args_inline,
+        queues=[WorkQueue("work"), WorkQueue("ordered", ordered=2)],
     )
 
     @app.task(name="echo", queue="work")
@@ -50,6 +54,24 @@ def _app(url: str, root: Path, *, has_place: bool = True, place: str = "place") 
     @app.task(name="total", queue="work")
     async def total(sizes: list[int]) -> int:
         return sum(sizes)
+
+    @app.task(name="lengths", queue="work")
+    async def lengths(texts: list[str]) -> list[int]:
+        return [len(text) for text in texts]
+
+    @app.task(name="three", queue="work")
+    async def three(texts: list[str]) -> int:
+        return sum(map(len, texts))
+
+    @app.task(name="lose", queue="work")
+    async def lose() -> None:
+        shutil.rmtree(root / place)
+
+    @app.task(name="idempotency_key", queue="work", idempotency_key="text")
+    async def with_key(text: str) -> None: ...
+
+    @app.task(name="order_key", queue="ordered", order_key="text")
+    async def with_order(text: str) -> None: ...
 
     @app.workflow
     def twenty(times: int) -> Workflow[int]:
@@ -95,10 +117,11 @@ def _play(
     root: Path,
     *,
     place: str = "place",
+    args_inline: str | None = None,
     result_wait: float = 900.0,
 ) -> None:
     async def main() -> None:
-        app = _app(new_url(), root, place=place)
+        app = _app(new_url(), root, place=place, args_inline=args_inline)
         async with _working(app, result_wait) as worker:
             await test(app, worker)
 
@@ -248,16 +271,77 @@ def test_a_built_graph_may_be_larger_than_result_inline(tmp_path: Path) -> None:
     _play(test, tmp_path)
 
 
-def test_a_step_fails_if_its_value_is_too_large_for_its_run(tmp_path: Path) -> None:
+def test_a_run_and_its_steps_return_a_value_of_any_size(tmp_path: Path) -> None:
     async def test(app: TaskMQ, _: Worker) -> None:
-        run = await app.tasks["echo"].s("x", MOST_VALUE_BYTES).asend()
+        run = await group(app.tasks["echo"].s(text, MOST_VALUE_BYTES) for text in "xy").asend()
 
-        with pytest.raises(RunFailed, match=r"is kept at results_at=, and steps .* pass on 8,388,608 bytes at most"):
-            await run.aresult(_PATIENCE)
-        (step,) = await run.asteps()
-        assert await app.job(step.job).aresult(_PATIENCE) == "x" * MOST_VALUE_BYTES
+        assert await run.aresult(_PATIENCE) == ["x" * MOST_VALUE_BYTES, "y" * MOST_VALUE_BYTES]
+        assert len(await app.sessions.store().runs.run_value(run.id) or b"") < 1_000
+        ended = {step.name: step.value async for step in run.astream()}
+        assert sorted(len(value) for value in ended.values()) == [MOST_VALUE_BYTES] * 2
+
+        # Another process, without a place for results.
+        blind = _app(app.sessions.url, tmp_path, has_place=False)
+        with pytest.raises(
+            UnsupportedFeature, match="a value of 16,777,220 bytes is kept elsewhere: set results_at="
+        ):
+            await blind.runs.get(run.id).aresult(_PATIENCE)
+        await blind.aclose()
 
     _play(test, tmp_path)
+
+
+def test_the_step_behind_a_group_gets_values_of_any_size(tmp_path: Path) -> None:
+    async def test(app: TaskMQ, _: Worker) -> None:
+        echo, lengths = app.tasks["echo"], app.tasks["lengths"]
+        run = await (group(echo.s("x", size) for size in (7, MOST_VALUE_BYTES)) | lengths.s()).asend()
+
+        assert await run.aresult(_PATIENCE) == [7, MOST_VALUE_BYTES]
+
+    _play(test, tmp_path)
+
+
+def test_a_step_fails_if_the_value_that_it_takes_is_lost(tmp_path: Path) -> None:
+    async def test(app: TaskMQ, _: Worker) -> None:
+        graph = dag()
+        big = graph.add(app.tasks["echo"].s("x", MOST_VALUE_BYTES))
+        lost = graph.add(app.tasks["lose"].si(), after=[big])
+        graph.add(app.tasks["length"].s(), after=[big, lost], into={"text": big})
+        run = await graph.asend()
+
+        with pytest.raises(RunFailed, match=r"no longer in file:.*; they are values of steps, kept for 31 days"):
+            await run.aresult(_PATIENCE)
+
+    _play(test, tmp_path)
+
+
+@pytest.mark.parametrize("option", ["idempotency_key", "order_key"])
+def test_a_step_with_a_derived_key_takes_no_value_that_is_kept_elsewhere(option: str, tmp_path: Path) -> None:
+    async def test(app: TaskMQ, _: Worker) -> None:
+        run = await (app.tasks["echo"].s("x", MOST_VALUE_BYTES) | app.tasks[option].s()).asend()
+
+        with pytest.raises(RunFailed, match=f"task {option} has {option}=, which needs all arguments"):
+            await run.aresult(_PATIENCE)
+
+    _play(test, tmp_path)
+
+
+@pytest.mark.parametrize("args_inline", [None, "64K"])
+def test_values_that_do_not_fit_a_message_together_are_kept_elsewhere_or_named(
+    args_inline: str | None, tmp_path: Path
+) -> None:
+    async def test(app: TaskMQ, _: Worker) -> None:
+        run = await (group(app.tasks["echo"].s("x", 6_000_000) for _ in range(3)) | app.tasks["three"].s()).asend()
+
+        if args_inline is not None:
+            assert await run.aresult(_PATIENCE) == 18_000_000
+            return
+        sizes = "argument 1 of 18,000,010 bytes, has 18,000,[0-9]{3} bytes, the limit is 16,777,216"
+        remedy = "let the steps before return less, .* args_inline="
+        with pytest.raises(RunFailed, match=rf"job .* of task three, with {sizes}: {remedy}"):
+            await run.aresult(_PATIENCE)
+
+    _play(test, tmp_path, args_inline=args_inline)
 
 
 @pytest.mark.real_time

@@ -1,11 +1,15 @@
 """Tests of how the end of a job ends its step, whichever way the job ends."""
 
-import msgspec
+from typing import Any
 
-from taskmq.contracts.jobs import MOST_VALUE_BYTES
-from taskmq.model.envelope import MSGPACK
-from taskmq.model.runs.records import RunState
+import msgspec
+from msgspec import to_builtins
+
+from taskmq.contracts.jobs import MOST_VALUE_BYTES, NewInboxRow
+from taskmq.model.envelope import JSON, MSGPACK, BlobReference
+from taskmq.model.runs.records import RunState, StepKey
 from taskmq.model.states import JobState
+from taskmq.model.values.light_values import REFERENCE, LightValue, open_value, reference_to
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import after, error, new_id, report
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
@@ -194,7 +198,7 @@ class RunEnds(JobStoreCase):
     async def test_a_result_that_no_step_can_use_fails_the_step(self) -> None:
         driver = RunDriver(self.store())
         results = {
-            "taskmq/reference": (b"{}", "the result is kept at results_at="),
+            REFERENCE: (b"{}", "the result at results_at= has the content type 'unknown'"),
             MSGPACK: (
                 msgspec.msgpack.encode({1: {2: msgspec.msgpack.Ext(7, b"x")}}),
                 "the result has no form in JSON",
@@ -211,3 +215,61 @@ class RunEnds(JobStoreCase):
             step = await driver.step(run, "s")
             assert str(step.state) == "failed", content_type
             assert step.error.startswith(reason)
+
+    @case
+    async def test_steps_and_runs_get_a_reference_to_a_result_that_is_kept_elsewhere(self) -> None:
+        driver = RunDriver(self.store())
+        steps = {
+            "a": {"task": "t"},
+            "b": {"each": "${steps.c.result}", "task": "t"},
+            "c": {"value": [1, 2]},
+            "d": {"task": "t", "args": ["${steps.a.result}"], "with": {"all": "${steps.b.result}"}},
+            "e": {"value": "${steps.a.result}"},
+        }
+        run = await driver.start(steps)
+        await driver.settle()
+        blob = BlobReference(name="2027/x", size=MOST_VALUE_BYTES + 1, sha256="00")
+        kept: dict[str, Any] = {"result": reference_to(JSON, blob), "content_type": REFERENCE}
+
+        await driver.finish(run, "a", **kept)
+        await driver.finish(run, "b", child=0, value="small")
+        await driver.finish(run, "b", child=1, **kept)
+
+        whole: dict[str, Any] = {"at": [], "blob": to_builtins(blob)}
+        found = await driver.runs.values(run, [StepKey("a"), StepKey("b"), StepKey("b", 1)])
+        assert {key: _parts(value) for key, value in found.items()} == {
+            StepKey("a"): [whole],
+            StepKey("b"): [{**whole, "at": [1]}],
+            StepKey("b", 1): [whole],
+        }
+        parts = [{**whole, "at": ["args", 0]}, {**whole, "at": ["kwargs", "all", 1]}]
+        assert await driver.arguments(run, "d") == [[None], {"all": ["small", None]}, parts]
+
+        await driver.finish(run, "d", "failed", error=error("full"))
+        await driver.send(run, NewInboxRow(kind="redrive", id="again"))
+        assert await driver.arguments(run, "d") == [[None], {"all": ["small", None]}, parts]
+        await driver.finish(run, "d", value=3)
+
+        value = await driver.runs.run_value(run)
+        assert value is not None
+        assert _parts(value) == [{**whole, "at": ["e"]}]
+
+    @case
+    async def test_a_result_in_messagepack_that_is_kept_elsewhere_fails_the_step(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({"s": {"task": "t"}})
+        await driver.settle()
+        blob = BlobReference(name="2027/x", size=MOST_VALUE_BYTES + 1, sha256="00")
+
+        await driver.finish(run, "s", result=reference_to(MSGPACK, blob), content_type=REFERENCE)
+
+        assert (await driver.step(run, "s")).error.startswith(
+            "the result at results_at= has the content type 'application/msgpack'"
+        )
+
+
+def _parts(stored: bytes) -> Any:
+    """Return the parts that a stored value lacks."""
+    value = open_value(stored)
+    assert isinstance(value, LightValue)
+    return msgspec.json.decode(msgspec.json.encode(value.parts))

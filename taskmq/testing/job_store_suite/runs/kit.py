@@ -98,7 +98,7 @@ class RunDriver(JobDriver):
         return None if found is None else msgspec.json.decode(found)
 
     async def arguments(self, run_id: str, name: str, child: int = -1) -> list[Any]:
-        """Return the arguments with which the job of a step was submitted: args and kwargs."""
+        """Return the arguments with which the job of a step was submitted: args, kwargs, and the parts they lack."""
         job = await self.read((await self.step(run_id, name, child)).job)
         found: list[Any] = msgspec.json.decode(job.body)
         return found
@@ -136,11 +136,11 @@ class RunDriver(JobDriver):
 
 
 def make_job(run: RunRecord, job: StepJob) -> NewJob:
-    """Build the job of a step; its body has the arguments only."""
+    """Build the job of a step; its body has the arguments only, and the parts that they lack."""
     if job.task == REFUSED_TASK:
         raise InvalidOption(f"task {REFUSED_TASK!r} is unknown")
     unique = job.options.get("unique")
-    body = msgspec.json.encode([msgspec.Raw(job.args), msgspec.Raw(job.kwargs)])
+    body = msgspec.json.encode([msgspec.Raw(job.args), msgspec.Raw(job.kwargs), *([job.parts] if job.parts else [])])
     return NewJob(
         id=job.id,
         tenant=run.tenant,

@@ -10,6 +10,7 @@ from taskmq.model.runs.records import InboxKind, InboxRow, RunRecord, StepJob, S
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.validation import validate_workflow
 from taskmq.model.runs.workspace import MOST_WRITES, RowBudget, Workspace
+from taskmq.model.values.light_values import open_value
 
 
 def graph_of(steps: dict[str, Any], **fields: Any) -> RunGraph:
@@ -108,14 +109,14 @@ class MemoryRun:
         return self.answers[row.number]
 
     def end(self, name: str, state: str = "succeeded", value: Any = None, *, index: int = -1, job: str = "") -> str:
-        """End the present job of a step."""
+        """End the present job of a step; bytes are a stored value."""
         return self.send(
             "end",
             step=name,
             child=index,
             job=job or self.step(name, index).job,
             state=StepState(state),
-            value=msgspec.json.encode(value),
+            value=value if isinstance(value, bytes) else msgspec.json.encode(value),
             error="" if state == "succeeded" else "OSError: full",
         )
 
@@ -176,7 +177,8 @@ class MemoryRun:
         if changes.content is not None:
             self.graph = load_graph(changes.content)
         if changes.has_ended:
-            self.value = None if changes.value is None else msgspec.json.decode(changes.value)
+            found = None if changes.value is None else open_value(changes.value)
+            self.value = msgspec.json.decode(found) if isinstance(found, msgspec.Raw) else found
 
     def _put_value(self, here: Workspace, name: str) -> None:
         if name in self.faults:

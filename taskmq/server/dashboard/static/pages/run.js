@@ -161,6 +161,7 @@ function Details({ run, steps, params, chosen, reload }) {
         ["Labels", Object.entries(run.labels).map(([name, value]) => `${name}: ${value}`).join(", ")], ["Id", run.run_id],
       ]} /><//>
       <div>${run.params !== null && html`<${Section} title="Parameters"><${Code} label="Parameters" text=${pretty(run.params)} /><//>`}
+      ${run.value_problem && html`<${Section} title="Value"><p class="reason">The value is unavailable: ${run.value_problem.detail}</p><//>`}
       ${run.value !== null && html`<${Section} title="Value"><${Code} label="Value" text=${pretty(run.value)} /><//>`}</div></div>
     ${isHolding && html`<${HoldRun} run=${run} close=${() => setHolding(false)} reload=${reload} />`}
     ${isCloning && html`<${Dialog} title="Clone the run" close=${() => setCloning(false)}><p>Starts a run of the same content.</p>
