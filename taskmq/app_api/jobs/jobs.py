@@ -81,8 +81,8 @@ class AppJobs(AppCalls):
     async def histogram(self, filter: str = "", *, bars: int = 30) -> JobHistogram:  # noqa: A002 - the API's name
         """Count the jobs that match a filter, by state and by the time of their creation.
 
-        The range is that of `created` in the filter, without one the last 24 hours. Of each interval the newest
-        1,000 live and 1,000 ended jobs are examined; `is_exact` says whether these were all.
+        The range is that of `created` in the filter, without one the last 24 hours. The newest
+        1,000 live and 1,000 ended jobs of each interval are examined; `is_exact` says whether these were all.
         """
         which = await self._jobs.filter(filter)
         now = await self._app.sessions.store().now_ms()

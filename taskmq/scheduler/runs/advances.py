@@ -90,12 +90,12 @@ class RunAdvances:
             self._woken.set()
 
     @property
-    def known(self) -> int:
+    def pending(self) -> int:
         """Return the number of runs that are remembered as pending."""
         return len(self._known)
 
     def _remember(self, run_ids: Iterable[str]) -> None:
-        self._known |= dict.fromkeys(islice(run_ids, max(0, self._most - self.known)))
+        self._known |= dict.fromkeys(islice(run_ids, max(0, self._most - self.pending)))
 
     def stop(self) -> None:
         """See `Service`."""

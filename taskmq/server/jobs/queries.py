@@ -134,8 +134,8 @@ async def get_histogram(
 ) -> JobHistogram:
     """Return the numbers of jobs by state and by the time of their creation, in intervals of equal length.
 
-    The range is that of `created` in the filter, without one the last 24 hours. Of each interval the newest 1,000
-    live and 1,000 ended jobs are examined; without `is_exact` there may be more.
+    The range is that of `created` in the filter, without one the last 24 hours. The newest 1,000
+    live and 1,000 ended jobs of each interval are examined; without `is_exact` there may be more.
     """
     return await api.jobs.histogram(filter, bars=bars)
 
