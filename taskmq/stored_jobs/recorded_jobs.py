@@ -107,7 +107,7 @@ class RecordedJobs:
         """
         if record.via == "store":
             return {}
-        found = dict.fromkeys(("hold", "release", "retry", "clone"), _only_sent(record))
+        found: dict[str, str] = dict.fromkeys(("hold", "release", "retry", "clone"), _only_sent(record))
         if self._sessions.current().state is None:
             return found | dict.fromkeys(("cancel", "change"), _NO_STATE)
         if record.state.is_final:

@@ -47,7 +47,8 @@ class SqliteRunner:
     async def read(self, work: Work[T]) -> T:
         return await self._reader.call(lambda transaction: drive(transaction, work()), care=Care.READ)
 
-    show = read
+    async def show(self, work: Work[T]) -> T:
+        return await self.read(work)
 
     async def write(self, work: Work[T], *, is_lasting: bool = True) -> T:
         return await self.change(work, is_lasting=is_lasting)

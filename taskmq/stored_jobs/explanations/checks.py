@@ -75,7 +75,7 @@ def list_checks(state: JobState, reasons: Sequence[WaitReason], *, is_placed: bo
     """
     if state not in _OF_STATE:
         return []
-    names = [name for name in _RULES if name != ("workers" if is_placed else "nodes")]
+    names: list[CheckName] = [name for name in _RULES if name != ("workers" if is_placed else "nodes")]
     here = names.index(_OF_STATE[state])
     # Only a ready job is kept by something besides its state.
     is_ready = state in {JobState.QUEUED, JobState.DISPATCHED}
