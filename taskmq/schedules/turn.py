@@ -15,6 +15,7 @@ from taskmq.schedules.triggers import Trigger, jitter_of
 
 __all__ = [
     "LEASE_MS",
+    "LONGEST_RETRY_MS",
     "Replica",
     "Timed",
     "Turn",
@@ -29,8 +30,8 @@ __all__ = [
 
 LEASE_MS: Final = 10_000
 """Time after which another replica takes over a claim, ms."""
-
-_LONGEST_MS: Final = 300_000
+LONGEST_RETRY_MS: Final = 300_000
+"""The longest time until a refused start is tried again, ms."""
 _MOST_DOUBLINGS: Final = 5
 _MOST_REASON: Final = 500
 
@@ -129,7 +130,7 @@ def postpone(record: ScheduleRecord, refused: Mapping[OccurrenceClaim, str], now
     record.claims = [
         replace(
             claim,
-            until=now + min(LEASE_MS << min(claim.refusals, _MOST_DOUBLINGS), _LONGEST_MS),
+            until=now + min(LEASE_MS << min(claim.refusals, _MOST_DOUBLINGS), LONGEST_RETRY_MS),
             refusals=claim.refusals + 1,
             refused=reason[:_MOST_REASON],
         )

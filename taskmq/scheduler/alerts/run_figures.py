@@ -12,13 +12,13 @@ from taskmq.scheduler.firing.rules import RuleCache
 from taskmq.schedules.occurrence import due_instant
 from taskmq.schedules.store_records import record_of
 from taskmq.schedules.target import name_of_runs
-from taskmq.schedules.turn import LEASE_MS
+from taskmq.schedules.turn import LONGEST_RETRY_MS
 
 __all__ = ["RunAlertFigures"]
 
 # Workflows per read, so that dispatching on the same loop is not delayed.
 _TOGETHER: Final = 100
-_MOST_SCHEDULES: Final = 500
+_MOST_SCHEDULES: Final = 2_000
 
 
 class RunAlertFigures:
@@ -61,8 +61,9 @@ class RunAlertFigures:
         """Return the occurrences of workflows that are due and not started."""
         schedules, found = self._store.schedules, list[RunFigures]()
         for partition in range(self._store.dispatching.partitions):
-            # A failed start is repeated after its lease.
-            timers = await schedules.due(partition, until=self._now + LEASE_MS, limit=_MOST_SCHEDULES)
+            # A refused start has the timer of its next attempt.
+            until = self._now + LONGEST_RETRY_MS
+            timers = await schedules.due(partition, until=until, limit=_MOST_SCHEDULES)
             for row in await schedules.load([timer.id for timer in timers]):
                 found += self._unstarted_of(row)
             await asyncio.sleep(0)
