@@ -310,15 +310,6 @@ class TaskMQ(CeleryHints):
 
         return Workflows(lambda: len(self.tasks))
 
-    @property
-    def version(self) -> str:
-        """The version of the app's code; "" without one.
-
-        Raises:
-            InvalidSetting: see `Sessions.settings`.
-        """
-        return self.sessions.settings.app_version or ""
-
     def job(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
         """Return a handle for a job by its id, without checking that it exists.
 

@@ -109,6 +109,11 @@ class Sessions:
         self.job_store: Callable[[BrokerOptions], JobStore] | None = None
 
     @property
+    def app_version(self) -> str:
+        """The version of the app's code; "" without one. Raises what `settings` raises."""
+        return self.settings.app_version or ""
+
+    @property
     def settings(self) -> Settings:
         """The effective settings; values given in code take precedence.
 

@@ -285,7 +285,7 @@ class Scheduler:
             started=self._started,
             clock_offset=self._app.sessions.clock.now_ms() / 1000 - self._clock.now(),
             rates={},
-            app_version=self._app.version,
+            app_version=self._app.sessions.app_version,
         )
 
     def _count_dispatched(self) -> dict[int, int]:

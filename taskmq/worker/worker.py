@@ -158,7 +158,7 @@ class Worker:
             at=self._app.sessions.clock.now_ms(),
             node=self._node,
             parcels=isinstance(self._app.sessions.current().broker, Parcelling),
-            app_version=self._app.version,
+            app_version=self._app.sessions.app_version,
             jobs=[
                 RunningJob(
                     job_id=attempt.job_id,

@@ -182,7 +182,7 @@ async def _compare_state_clock(app: TaskMQ) -> float | None:
 def _count_versions(
     app: TaskMQ, schedulers: Mapping[str, SchedulerReport], workers: Sequence[CommandAnswer]
 ) -> Counter[ProcessVersion]:
-    found: Counter[ProcessVersion] = Counter({("server", VERSION, app.version): 1})
+    found: Counter[ProcessVersion] = Counter({("server", VERSION, app.sessions.app_version): 1})
     found.update(("scheduler", report.version, report.app_version) for report in schedulers.values())
     found.update(("worker", answer.status.version, answer.status.app_version) for answer in workers)
     return found

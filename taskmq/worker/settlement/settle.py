@@ -135,7 +135,7 @@ class Settler:
         self.stored_jobs = StoredJobSettler(
             self.reports,
             worker=worker,
-            app_version=app.version,
+            app_version=app.sessions.app_version,
             clock=self._clock,
             records=self._records,
             failures=self._failures,

@@ -77,7 +77,10 @@ async def test_the_version_of_an_app_is_shown_of_its_workers_and_their_host(
         (host,) = await OperatorApi(app).nodes.list()
         (worker,) = await OperatorApi(app).workers.list(within=5.0)
 
-    assert (host.app_versions, worker.app_version, app.version) == (["2026.11.30-1"], *["2026.11.30-1"] * 2)
+    assert (host.app_versions, worker.app_version, app.sessions.app_version) == (
+        ["2026.11.30-1"],
+        *["2026.11.30-1"] * 2,
+    )
 
 
 def test_an_app_with_an_invalid_version_is_refused() -> None:

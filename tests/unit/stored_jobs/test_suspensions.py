@@ -188,7 +188,7 @@ async def test_a_job_whose_code_has_changed_is_held_until_it_is_released(
 def _define_second_version(app: TaskMQ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TASKMQ_APP_VERSION", "2")
-        assert app.version == "2"
+        assert app.sessions.app_version == "2"
     define_sleepers(app)
 
 
