@@ -34,6 +34,7 @@ _OURS: Final = (
     "taskmq.scheduler",
     "taskmq.schedules",
     "taskmq.server",
+    "taskmq.store",
     "taskmq.worker",
     "taskmq.workflow",
     "asyncio",

@@ -108,7 +108,7 @@ def test_rates_and_advice_are_listed_once_a_scheduler_has_sampled_them(home: Pat
     (home / "shop.py").write_text(f"from taskmq import TaskMQ, WorkQueue\n\n{app}")
     assert taskmq("--app", "shop:app", "store", "upgrade").code == 0
     declare("images")
-    bury("images", [f"job-{number}" for number in range(10)])
+    bury("images", [f"job-{number}" for number in range(250)])
     asyncio.run(_sample(home / "jobs.db"))
 
     listed = taskmq("--app", "shop:app", "queue", "list")

@@ -64,7 +64,7 @@ def test_workers_of_several_processes_are_listed_and_one_is_drained_by_its_name(
     assert found["one"]["started"].endswith("Z")
 
     table = operator("workers").out.splitlines()
-    assert table[0].split()[:6] == ["name", "host", "pid", "version", "queues", "state"]
+    assert table[0].split()[:7] == ["name", "host", "pid", "version", "app_version", "queues", "state"]
 
     job = project.send("gated", "job")
     (attempt,) = project.wait_for("started", "job")

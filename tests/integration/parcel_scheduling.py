@@ -10,7 +10,7 @@ from taskmq.client.session import Session
 from taskmq.contracts.broker import BrokerOptions, Outgoing
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import SendError
-from taskmq.model.topology import is_parcels_queue
+from taskmq.model.topology import WorkQueue, is_parcels_queue
 from taskmq.scheduler import Scheduler
 from tests.unit.app_kit import use_session
 from tests.unit.store_kit import Database, StagedStore
@@ -23,8 +23,8 @@ class CountingSession(Session):
 
     parcels = 0
 
-    async def publish_now(self, messages: Sequence[Outgoing]) -> list[SendError | None]:
-        outcomes = await super().publish_now(messages)
+    async def publish_all(self, queues: Sequence[WorkQueue], messages: Sequence[Outgoing]) -> list[SendError | None]:
+        outcomes = await super().publish_all(queues, messages)
         self.parcels += sum(
             error is None and is_parcels_queue(each.queue) for each, error in zip(messages, outcomes, strict=True)
         )

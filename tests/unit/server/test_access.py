@@ -42,6 +42,7 @@ _VALUES = {
     "session_id": "s1",
     "silence_id": "s1",
     "bulk_id": "b1",
+    "group_id": "g1",
 }
 
 

@@ -13,7 +13,9 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from taskmq.contracts.broker import Outgoing
+from taskmq.contracts.history import history_of
 from taskmq.contracts.identity import Actor, NewApiToken, NewBrowserSession, NewUser, Tenant
+from taskmq.model.history.failure_groups import FailureKey, FailureMark
 from taskmq.model.identity import RULES, Level, Membership, Permission, Role, session_key, token_key
 from taskmq.model.topology import WorkQueue
 from taskmq.reactions import ReactionRule, StoredReactions
@@ -77,6 +79,9 @@ _REFUSED: Final = {
     "cloneRun": _Call("/runs/{run}/clone"),
     "putAlertRule": _Call("/alerts/rules/late", {**_RULE, "task": "billing.*"}),
     "deleteAlertRule": _Call("/alerts/rules/late"),
+    "resolveFailureGroup": _Call("/failures/groups/{group}/resolve", {}),
+    "muteFailureGroup": _Call("/failures/groups/{group}/mute", {}),
+    "reopenFailureGroup": _Call("/failures/groups/{group}/reopen", {}),
     "addSilence": _Call("/alerts/silences", {"rule": "l*", "seconds": 60}),
     "setUpAlertCompat": _Call("/alerts/setup", {**_RULE, "name": "late", "task": "billing.*"}),
     "setMember": _Call("/members/ann", _MEMBER, "picky-admin"),
@@ -143,6 +148,11 @@ async def _populate(site: Site) -> dict[str, str]:
     await identity.credentials.add_token(
         NewApiToken(id=ids["token"], user_id=ids["user"], name="ci", digest=token.digest), by=by
     )
+    group = FailureKey("acme", "data_processing", "OSError")
+    mark = FailureMark(key=group, state="muted", at=1)
+    audit = by.entry("failures.mute", kind="failures", subject=group.id, tenant="acme")
+    await history_of(site.app.sessions.store()).failures.put_mark(mark, audit=audit)
+    ids["group"] = group.id
     ids["run"] = await _start_run(site)
     ids["nested"] = await _start_nested_run(site)
     app = site.app

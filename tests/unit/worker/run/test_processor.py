@@ -39,7 +39,7 @@ pytestmark = pytest.mark.real_time
         (b'{"task": "add", "attempt": 0}', "application/json", "attempt"),
         (b'{"task": "add", "attempt": 4294967296}', "application/json", "attempt"),
         (b'{"task": "add", "eta": -1}', "application/json", "eta"),
-        (b'{"task": "add", "v": 3}', "application/json", "version 3"),
+        (b'{"task": "add", "v": 4}', "application/json", "version 4"),
         (b'{"task": "add"}', "text/plain", "text/plain"),
         (b'{"task": "add"}', "application/msgpack", "not a task"),
         (b"[" * 100_000, "application/json", "not a task"),
