@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import pytest
 
@@ -83,6 +83,7 @@ def test_cut_workers_and_a_restarted_broker_charge_no_job_and_repeat_those_in_ha
         began = time.monotonic()
         submitted = asyncio.run(_play(node, proxy, postgres))
         taken = time.monotonic() - began
+        queues = {each["name"] for each in cast("list[dict[str, str]]", node.http("GET", "/api/queues"))}
         ends = postgres.sql("select state, attempt, error_type, count(*) from taskmq.job_history group by 1, 2, 3")
         results = postgres.sql("select convert_from(result, 'utf8') from taskmq.job_history")
 
@@ -97,6 +98,8 @@ def test_cut_workers_and_a_restarted_broker_charge_no_job_and_repeat_those_in_ha
         f"\n{submitted:,} jobs, {_CUTS} cuts, 2 restarts, {taken:.0f} s; {again} runs repeated, "
         f"of {later} jobs the second was accepted"
     )
+    assert "work.parcels" in queues
+    assert again > 0
     assert ends == f"{CODES[JobState.SUCCEEDED]}|1||{submitted}"
     assert by_job.keys() == accepted.keys()
     assert all(accepted[name] in each for name, each in by_job.items())
