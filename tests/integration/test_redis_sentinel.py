@@ -55,6 +55,8 @@ async def test_calls_and_waits_continue_at_the_new_primary_after_a_kill(ensemble
         waiting_for = asyncio.create_task(waiter.results.wait("after", timeout=None))
         await state.results.put(record("before"), ttl=60)
         assert ensemble.primary.command("WAIT", "1", "5000") == 1
+        # Its first read needs the primary; a wait that listens survives the kill.
+        await until(lambda: bool(ensemble.primary.command("PUBSUB", "CHANNELS", "taskmq:*")))
         ensemble.primary.kill()
         await answers(state)
 
