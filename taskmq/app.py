@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from taskmq.workflow.runs.runs import Runs
     from taskmq.workflow.workflows import Workflows
 
-__all__ = ["ScheduleEntry", "TaskMQ"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

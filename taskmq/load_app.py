@@ -9,8 +9,6 @@ from typing import Any
 from taskmq.app import TaskMQ
 from taskmq.errors import AppNotFound
 
-__all__ = ["load_app"]
-
 
 def load_app(target: str) -> tuple[TaskMQ, str]:
     """Import an app and return it with its full `module:attribute`.

@@ -8,8 +8,6 @@ import _socket
 import os
 import sys
 
-__all__ = ["main", "probe"]
-
 OK = 0
 FAILED = 1
 USAGE = 2

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from taskmq.model.units import Duration
     from taskmq.testing import Harness
 
-__all__ = ["pytest_addoption", "taskmq_app", "taskmq_start", "taskmq_store", "taskmq_target", "taskmq_timeout"]
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the settings `taskmq_app`, `taskmq_store` and `taskmq_timeout`."""

@@ -13,8 +13,6 @@ from taskmq_embedded.file_kind import FileKind, open_file
 from taskmq_embedded.place import inode_of
 from taskmq_embedded.work import Call, Care, SetCall, Work
 
-__all__ = ["FileConnection", "Synchronous"]
-
 C = TypeVar("C")
 
 Synchronous = Literal["FULL", "NORMAL"]

@@ -8,8 +8,6 @@ from typing import Final
 
 from taskmq_embedded.place import connect, make_private_folder
 
-__all__ = ["FileKind", "ignore_new_file", "open_file", "version_of"]
-
 _PRAGMAS: Final = (
     "journal_mode = WAL",
     # 16 to 32 MiB between checkpoints, and as much cache: data written at full speed is soon read again.

@@ -20,8 +20,6 @@ from taskmq_embedded.file_kind import FileKind, ignore_new_file
 from taskmq_embedded.thread import FileThread
 from taskmq_embedded.work import Care
 
-__all__ = ["MEMORY", "MemoryThread"]
-
 C = TypeVar("C")
 T = TypeVar("T")
 S = TypeVar("S")

@@ -6,8 +6,6 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["connect", "inode_of", "make_private_folder"]
-
 
 def connect(path: Path) -> sqlite3.Connection:
     """Connect to the file, whatever version its tables have; create it if it does not exist.

@@ -15,8 +15,6 @@ from typing import Final, Generic, TypeVar
 from taskmq_embedded.connection import FileConnection
 from taskmq_embedded.work import Call, Care, SetCall, Work
 
-__all__ = ["FileThread"]
-
 C = TypeVar("C")
 T = TypeVar("T")
 S = TypeVar("S")

@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["Call", "Care", "FileFailure", "SetCall", "Work"]
-
 C = TypeVar("C")
 T = TypeVar("T")
 C_contra = TypeVar("C_contra", contravariant=True)

@@ -20,8 +20,6 @@ from taskmq.errors import InvalidSetting, StateUnavailable
 from taskmq.model.clock import Clock
 from taskmq.model.units import to_datetime
 
-__all__ = ["FileBlobs", "open_file_blobs"]
-
 _HOUR: Final = "%Y%m%d%H"
 _NAME: Final = re.compile(r"\d{10}/[0-9a-f]{32}-[0-9a-f]{32}")
 _DIRECTORY: Final = re.compile(r"\d{10}")

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from taskmq_local.broker.broker import LocalBroker
     from taskmq_local.state.state import LocalState
 
-__all__ = ["open_local_broker", "open_local_state"]
-
 
 def open_local_broker(url: str, options: BrokerOptions) -> "LocalBroker":
     """Return a broker in the directory of `local://PATH`; its first use creates the files.

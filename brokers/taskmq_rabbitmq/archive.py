@@ -24,8 +24,6 @@ from taskmq_rabbitmq.declare.requests import refusal
 from taskmq_rabbitmq.model.routes import ARCHIVE
 from taskmq_rabbitmq.publish.publisher import Publisher
 
-__all__ = ["OFFSET", "keep_copy", "read_archive"]
-
 OFFSET: Final = "x-stream-offset"
 
 _log = contained_logger(__name__)

@@ -40,9 +40,7 @@ from taskmq_rabbitmq.publish.broadcast import BroadcastPublisher
 from taskmq_rabbitmq.publish.publisher import Publisher
 
 if TYPE_CHECKING:
-    from taskmq_rabbitmq.admin.diagnosis import Finding
-
-__all__ = ["RabbitMQBroker"]
+    from taskmq.contracts.finding import Finding
 
 _LARGE: Final = 128 * 2**20
 _SMALL: Final = 16 * 2**20

@@ -31,8 +31,6 @@ from taskmq_rabbitmq.model.entities import (
 )
 from taskmq_rabbitmq.model.url import Endpoint
 
-__all__ = ["TopologyAdmin"]
-
 _CLOSE_SECONDS: Final = 5.0
 _PROBE_SECONDS: Final = 1.0
 

@@ -18,8 +18,6 @@ from taskmq.errors import BrokerUnavailable, PublishRejected, PublishUnknown, Se
 from taskmq_rabbitmq.model.access_refused import access_error, exceeded_size, refused_exchange
 from taskmq_rabbitmq.model.routes import Route
 
-__all__ = ["error_for", "judge"]
-
 _LOST: Final = (AMQPError, ConnectionError, RuntimeError)
 
 

@@ -24,8 +24,6 @@ from taskmq_aio_pika.outcome import error_for, judge
 from taskmq_rabbitmq.model import delay_ladder
 from taskmq_rabbitmq.model.routes import Route, route_to
 
-__all__ = ["send"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

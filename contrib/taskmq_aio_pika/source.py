@@ -32,8 +32,6 @@ from taskmq_rabbitmq.connect.token_holder import TokenHolder
 from taskmq_rabbitmq.model.tokens import Token
 from taskmq_rabbitmq.model.url import Endpoint, parse_url, tls_context
 
-__all__ = ["AmqpSource", "open_source"]
-
 T = TypeVar("T")
 
 _CONNECT_SECONDS: Final = 10.0

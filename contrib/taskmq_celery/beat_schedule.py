@@ -12,8 +12,6 @@ from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.triggers import Cron, Every, Trigger
 from taskmq.tasks.task import Task
 
-__all__ = ["CeleryEntry", "Crontab", "crontab", "import_beat_schedule", "read_beat_schedule"]
-
 _FIELDS: Final = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
 _KEYS: Final = frozenset({"task", "schedule", "args", "kwargs", "options", "relative"})
 _NAME: Final = re.compile(r"[a-zA-Z]{4,}")

@@ -2,24 +2,6 @@
 
 from typing import Final
 
-__all__ = [
-    "ATTEMPT",
-    "CONVERSATION",
-    "DESTINATION",
-    "ERROR",
-    "MAX_ATTEMPTS",
-    "MESSAGE",
-    "OPERATION",
-    "OPERATION_TYPE",
-    "OUTCOME",
-    "PRIORITY",
-    "REDELIVERED",
-    "SYSTEM",
-    "TASK",
-    "TENANT",
-    "WAITED",
-]
-
 SYSTEM: Final = "messaging.system"
 """both: `rabbitmq`, or the `system` of `Tracing`."""
 OPERATION: Final = "messaging.operation.name"

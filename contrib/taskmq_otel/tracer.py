@@ -19,8 +19,6 @@ from taskmq.model.envelope import Envelope
 from taskmq.run.execution import Execution
 from taskmq_otel import attributes
 
-__all__ = ["Relation", "Tracing"]
-
 Relation = Literal["auto", "parent", "link"]
 """Relation of a run's span to the call's: child and link (`parent`), link only, or child only if the job waited less
 than a minute (`auto`)."""

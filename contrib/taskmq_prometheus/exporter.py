@@ -30,8 +30,6 @@ from taskmq.model.telemetry.metrics import (
     Source,
 )
 
-__all__ = ["ProcessCollector", "open_exporter"]
-
 _MOST_SERIES: Final = 1000
 _QUEUES: Final = (
     "Ready messages, as one process of this worker sees them: aggregate with `max` over workers, not `sum`."

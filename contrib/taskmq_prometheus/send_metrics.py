@@ -9,8 +9,6 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 
 from taskmq.middleware.chain import Middleware, Sending
 
-__all__ = ["SendMetrics"]
-
 _BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 

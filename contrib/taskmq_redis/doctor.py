@@ -4,8 +4,6 @@ from collections.abc import Mapping
 
 from taskmq.contracts.finding import Finding
 
-__all__ = ["Finding", "diagnose", "parse_info"]
-
 
 def parse_info(text: str) -> dict[str, str]:
     """Parse the answer of `INFO` into fields."""

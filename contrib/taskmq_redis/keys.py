@@ -4,8 +4,6 @@ import msgspec
 
 from taskmq.contracts.stores import group_of, member_key, members_prefix
 
-__all__ = ["Keys"]
-
 
 class Keys(msgspec.Struct, frozen=True):
     """Key names under one prefix; the text in braces decides the slot in a Redis Cluster."""

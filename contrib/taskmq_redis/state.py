@@ -3,7 +3,8 @@
 import asyncio
 
 from taskmq.contracts.broker import BrokerOptions
-from taskmq_redis.doctor import Finding, diagnose, parse_info
+from taskmq.contracts.finding import Finding
+from taskmq_redis.doctor import diagnose, parse_info
 from taskmq_redis.keys import Keys
 from taskmq_redis.link.pubsub import PubSub
 from taskmq_redis.link.replies import text, texts
@@ -19,8 +20,6 @@ from taskmq_redis.stores.results import RedisResults
 from taskmq_redis.stores.revocations import RedisRevocations
 from taskmq_redis.stores.schedules import RedisSchedules
 from taskmq_redis.url import parse_url
-
-__all__ = ["RedisState", "open_state"]
 
 
 def open_state(url: str, options: BrokerOptions) -> "RedisState":

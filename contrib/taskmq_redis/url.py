@@ -12,8 +12,6 @@ from urllib.parse import quote
 from taskmq.contracts.server_url import Host, Tls, UrlReader
 from taskmq.model.units import seconds_in
 
-__all__ = ["Endpoint", "parse_url"]
-
 _PORT: Final = 6379
 _SENTINEL_PORT: Final = 26379
 _TIMEOUT: Final = 5.0

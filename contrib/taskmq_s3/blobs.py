@@ -14,8 +14,6 @@ from taskmq.model.units import to_datetime
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config, S3Store
 
-__all__ = ["S3Blobs"]
-
 _log = logging.getLogger("taskmq")
 
 _HOUR: Final = "%Y%m%d%H"

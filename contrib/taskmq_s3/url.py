@@ -9,8 +9,6 @@ from taskmq.errors import InvalidSetting
 from taskmq.model.units import seconds_in
 from taskmq_s3.blobs import S3Blobs
 
-__all__ = ["open_blobs"]
-
 _TIMEOUT: Final = 30.0
 _LONGEST_TIMEOUT: Final = 3600.0
 _OPTIONS: Final = frozenset({"endpoint", "region", "timeout"})

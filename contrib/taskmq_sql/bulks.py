@@ -12,8 +12,6 @@ from taskmq_sql.identity import note
 from taskmq_sql.jobs.values import can_be_kept
 from taskmq_sql.steps import Row, Runner, Steps, ask, first
 
-__all__ = ["SqlBulks"]
-
 _BULK: Final = "select content, version from taskmq.bulk"
 _ADD: Final = """
 insert into taskmq.bulk (id, tenant, due, ended, version, content, key) values ($1, $2, $3, $4, $5, $6, $7)

@@ -16,8 +16,6 @@ from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.run.context import current_context
 from taskmq_sql.tables import LIMIT, metadata, once_keys
 
-__all__ = ["acreate_tables", "aforget", "aonce", "create_tables", "forget", "once"]
-
 _UNDEFINED_TABLE: Final = "42P01"
 
 _Insert = ReturningInsert[tuple[str]]

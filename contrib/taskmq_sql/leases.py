@@ -12,8 +12,6 @@ from taskmq.contracts.stores import Lease, members_prefix
 from taskmq.errors import StateUnavailable, StoreMismatch, StoreUnavailable
 from taskmq_sql.steps import NOW, Row, Runner, Steps, ask, first
 
-__all__ = ["SqlLeases"]
-
 T = TypeVar("T")
 
 _ACQUIRE: Final = f"""

@@ -8,8 +8,6 @@ from taskmq.errors import InvalidSetting, UnsupportedFeature
 if TYPE_CHECKING:
     from taskmq.contracts.jobs import JobStore
 
-__all__ = ["open_job_store"]
-
 
 def open_job_store(url: str, options: BrokerOptions) -> "JobStore":
     """Return a job store for the URL, not yet connected.

@@ -13,8 +13,6 @@ from taskmq.model.jobs.proofs import ReportKey, new_report_key
 from taskmq_sql.identity import note
 from taskmq_sql.steps import LOCK, Runner, Steps, ask, clock
 
-__all__ = ["SqlReportKeys", "read_keys"]
-
 _READ: Final = "select id, secret from taskmq.report_key order by number desc"
 _ADD: Final = "insert into taskmq.report_key (id, secret, created) values ($1, $2, $3)"
 _FORGET: Final = "delete from taskmq.report_key"

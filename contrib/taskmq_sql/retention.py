@@ -10,8 +10,6 @@ from taskmq_sql.jobs.claims import forget_claims, free_keys_of, keep_results_of
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.steps import JobId, Row, Steps, ask, find_numbers, job_id
 
-__all__ = ["EndedJobs", "forget_ended", "forget_jobs", "forget_old", "forget_some_of_tenant", "forget_tenant"]
-
 _GONE: Final = "delete from taskmq.job_history where id = any($1::uuid[]) returning id, tenant, key"
 _TOLD: Final = (
     "delete from taskmq.job_log where job = any($1::text[])",

@@ -21,8 +21,6 @@ from taskmq.model.units import storable
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, first, job_id
 
-__all__ = ["Firings", "SqlSchedules"]
-
 _COLUMNS: Final = "id, app, name, version, is_code, definition, record, next_at"
 _FIND: Final = f"select {_COLUMNS} from taskmq.schedule where app = $1 and name = any($2::text[])"
 _LIST: Final = f"""

@@ -11,8 +11,6 @@ from taskmq.model.jobs.pools import Sharing, read_sharing
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage, read_quotas
 from taskmq_sql.steps import Runner, Steps, ask, first
 
-__all__ = ["SqlSettings", "read_setting"]
-
 _READ: Final = "select value from taskmq.setting where name = $1"
 _FIRST: Final = """
 insert into taskmq.setting (name, value) values ($1, $2) on conflict do nothing returning name"""

@@ -10,38 +10,6 @@ from uuid import UUID
 
 from taskmq.contracts.jobs import NewJob, Submitted
 
-__all__ = [
-    "CANCEL",
-    "CLOCK",
-    "LOCK",
-    "LOCK_NAMES",
-    "NAMED",
-    "NOW",
-    "NUMBERED",
-    "SUBMIT",
-    "TOGETHER",
-    "JobId",
-    "NameKind",
-    "Query",
-    "Row",
-    "Runner",
-    "Steps",
-    "Work",
-    "ask",
-    "cancel_jobs",
-    "clock",
-    "find_numbers",
-    "first",
-    "insert",
-    "job_id",
-    "lock",
-    "make_number",
-    "names_of",
-    "placeholders",
-    "submit_jobs",
-    "together",
-]
-
 T = TypeVar("T")
 
 Row = Sequence[Any]

@@ -15,8 +15,6 @@ from taskmq_sql.schedules import SqlSchedules
 from taskmq_sql.settings import SqlSettings
 from taskmq_sql.steps import Runner
 
-__all__ = ["SqlJobStore"]
-
 
 class SqlJobStore(SqlSettings):
     """A `JobStore`, `Catalogued` and `Remembering`, except its jobs.

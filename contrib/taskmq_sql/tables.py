@@ -16,8 +16,6 @@ from typing import Final
 
 from sqlalchemy import Column, DateTime, Index, MetaData, String, Table
 
-__all__ = ["LIMIT", "metadata", "once_keys"]
-
 LIMIT: Final = 255
 
 metadata: Final = MetaData()

@@ -4,8 +4,6 @@ from urllib.parse import urlsplit
 
 from taskmq.errors import InvalidSetting
 
-__all__ = ["address_of", "plain_url"]
-
 
 def plain_url(url: str) -> str:
     """Return the URL for asyncpg: without a driver name."""

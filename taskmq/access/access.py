@@ -32,8 +32,6 @@ from taskmq.model.identity import (
     throttle_keys,
 )
 
-__all__ = ["Access", "LoggedIn", "SessionTimes", "actor_of", "identity_of_session", "identity_of_token"]
-
 _log = logging.getLogger("taskmq.access")
 
 _GENERIC: Final = "the name or the password is wrong, or the account is disabled"

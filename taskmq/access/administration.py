@@ -35,8 +35,6 @@ from taskmq.model.identity import (
     token_key,
 )
 
-__all__ = ["IdentityAdministration", "NewSecret", "PasswordSet"]
-
 _NO_CHANGE: Final = UserChange()
 
 

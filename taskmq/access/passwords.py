@@ -11,8 +11,6 @@ from taskmq.model.identity import check_password
 if TYPE_CHECKING:
     import argon2
 
-__all__ = ["PasswordHasher"]
-
 T = TypeVar("T")
 
 # Each hash takes 64 MiB while it runs, so more at a time could exhaust a server's memory.

@@ -8,26 +8,6 @@ from taskmq.api.sign_in import MembershipView
 from taskmq.api.values import Note, Secret, ShortText
 from taskmq.model.identity import Role
 
-__all__ = [
-    "AuditEntries",
-    "AuditEntryView",
-    "ChainLinks",
-    "ChainView",
-    "ChangedUserView",
-    "MemberList",
-    "MemberView",
-    "NewRole",
-    "RoleBody",
-    "TenantBody",
-    "TenantChangeBody",
-    "TenantList",
-    "TenantView",
-    "UserBody",
-    "UserChangeBody",
-    "UserList",
-    "UserView",
-]
-
 
 class RoleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A role, the patterns of the tasks it may call, and the user's groups there."""

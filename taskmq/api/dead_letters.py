@@ -6,20 +6,6 @@ import msgspec
 
 from taskmq.api.values import ShortText
 
-__all__ = [
-    "LetterChoice",
-    "LetterFilters",
-    "LetterGroupView",
-    "LetterGroups",
-    "LetterList",
-    "LetterQueues",
-    "LetterView",
-    "PlannedReplay",
-    "PurgeLettersBody",
-    "ReplayBody",
-    "ReplayedView",
-]
-
 
 class LetterFilters(TypedDict, total=False):
     """Dead letter filters, with the fields of `LetterChoice`."""

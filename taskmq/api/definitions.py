@@ -7,8 +7,6 @@ import msgspec
 from taskmq.api.job_requests import JobTerms
 from taskmq.api.values import ShortText
 
-__all__ = ["DefinitionBody", "DefinitionList", "DefinitionVersions", "DefinitionView"]
-
 
 class DefinitionBody(JobTerms, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of a definition.

@@ -4,19 +4,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = [
-    "ClockView",
-    "FindingView",
-    "HealthReport",
-    "PartView",
-    "PartitionView",
-    "ReplicaView",
-    "SchedulerView",
-    "SystemHealth",
-    "SystemPart",
-    "VersionView",
-]
-
 
 class PartView(msgspec.Struct, frozen=True, kw_only=True):
     """The health of one part of the installation.

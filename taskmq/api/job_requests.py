@@ -11,21 +11,6 @@ from taskmq.model.retry import Backoff
 from taskmq.operations.bulks import BulkAction
 from taskmq.options.task_options import Guarantee
 
-__all__ = [
-    "ActionBody",
-    "BeginBulkBody",
-    "BulkBody",
-    "ChangeBody",
-    "CloneBody",
-    "JobSignalBody",
-    "JobTerms",
-    "PlaceTerms",
-    "RetryBody",
-    "RetryTerms",
-    "SubmitBody",
-    "UpstreamJob",
-]
-
 
 class UpstreamJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job that another job depends on.

@@ -13,35 +13,6 @@ from taskmq.model.jobs.filters import Via
 from taskmq.model.states import JobState
 from taskmq.options.task_options import Guarantee
 
-__all__ = [
-    "AttemptList",
-    "AttemptView",
-    "BulkOperationList",
-    "BulkOperationView",
-    "BulkView",
-    "ChangedJob",
-    "ErrorView",
-    "HistogramBar",
-    "HistoryList",
-    "HistoryView",
-    "JobCount",
-    "JobCountOf",
-    "JobCounts",
-    "JobDetails",
-    "JobList",
-    "JobLogEntry",
-    "JobOptionsView",
-    "JobView",
-    "ProgressView",
-    "RefusalView",
-    "RefusedJob",
-    "RepeatedView",
-    "ResultProblem",
-    "SignalledJob",
-    "SubmittedJob",
-    "SubmittedJobs",
-]
-
 
 class ErrorView(msgspec.Struct, frozen=True, kw_only=True):
     """The error of a job's last attempt, or the reason it was cancelled."""

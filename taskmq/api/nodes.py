@@ -6,19 +6,6 @@ import msgspec
 
 from taskmq.api.values import ShortText
 
-__all__ = [
-    "AllocateBody",
-    "AllocationView",
-    "Amount",
-    "HostNodeView",
-    "NodeList",
-    "RegisterBody",
-    "RegisteredView",
-    "ReleaseBody",
-    "StatusBody",
-    "UsageView",
-]
-
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)] | Annotated[str, msgspec.Meta(max_length=32)]
 """A number. Memory and storage may be strings such as `16G`."""
 

@@ -8,17 +8,6 @@ from taskmq.api.values import ShortText
 from taskmq.model.jobs.quotas import OnLimit
 from taskmq.model.topology import Policy
 
-__all__ = [
-    "PolicyBody",
-    "PolicyView",
-    "PoolBody",
-    "PoolList",
-    "PoolView",
-    "QuotaBody",
-    "QuotaList",
-    "QuotaView",
-]
-
 _Amounts = dict[ShortText, Annotated[float, msgspec.Meta(ge=0, le=1e12)]]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 

@@ -55,8 +55,6 @@ from taskmq.errors import (
     WorkflowNotFound,
 )
 
-__all__ = ["MEDIA_TYPE", "PROBLEMS", "UNCERTAIN", "FieldProblem", "ProblemDetails", "details_of", "problem_of"]
-
 MEDIA_TYPE: Final = "application/problem+json"
 UNCERTAIN: Final = "the change may have been applied"
 """The end of the detail if it is unknown whether a change was applied; clients look for it."""

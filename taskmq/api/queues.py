@@ -6,21 +6,6 @@ import msgspec
 
 from taskmq.api.values import Note, ShortText
 
-__all__ = [
-    "DemandView",
-    "MoveBody",
-    "MovedView",
-    "PauseBody",
-    "PurgeBody",
-    "PurgedView",
-    "QueueGroup",
-    "QueueLine",
-    "QueueLines",
-    "QueuePauseView",
-    "QueueView",
-    "ResumedView",
-]
-
 
 class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
     """A RabbitMQ queue and its message counts.

@@ -9,28 +9,6 @@ from taskmq.api.values import Instant, Note, ShortText
 from taskmq.schedules.policy import Catchup, OnResume, Overlap
 from taskmq.schedules.triggers import DstFold, DstGap
 
-__all__ = [
-    "BackfillBody",
-    "BackfillView",
-    "ChangeScheduleBody",
-    "InstantList",
-    "OccurrenceView",
-    "PauseScheduleBody",
-    "PutReactionBody",
-    "PutScheduleBody",
-    "ReactionConditionView",
-    "ReactionLine",
-    "ReactionList",
-    "ReactionView",
-    "RuleExplanation",
-    "ScheduleExplanation",
-    "ScheduleFields",
-    "ScheduleLine",
-    "ScheduleList",
-    "ScheduleRule",
-    "ScheduleView",
-]
-
 
 class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
     """A schedule in a list.

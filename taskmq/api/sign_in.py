@@ -4,24 +4,6 @@ import msgspec
 
 from taskmq.api.values import Instant, Secret, ShortText
 
-__all__ = [
-    "AuthorizeBody",
-    "AuthorizeView",
-    "CallerView",
-    "LoginBody",
-    "LoginView",
-    "MembershipView",
-    "NewTokenView",
-    "PasswordBody",
-    "PasswordView",
-    "ServerView",
-    "SessionList",
-    "SessionView",
-    "TokenBody",
-    "TokenList",
-    "TokenView",
-]
-
 
 class LoginBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The user name and password to sign in with."""

@@ -5,18 +5,6 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-__all__ = [
-    "API",
-    "MOST_ITEMS",
-    "MOST_PER_PAGE",
-    "Instant",
-    "ListPage",
-    "Note",
-    "PriorityLevel",
-    "Secret",
-    "ShortText",
-]
-
 API: Final = "/api/v1"
 """Path prefix of the API below the root path."""
 MOST_ITEMS: Final = 1_000

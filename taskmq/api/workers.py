@@ -6,17 +6,6 @@ import msgspec
 
 from taskmq.api.values import ShortText
 
-__all__ = [
-    "ControlBody",
-    "ControlledWorker",
-    "ControlledWorkers",
-    "RunView",
-    "TaskList",
-    "TaskView",
-    "WorkerList",
-    "WorkerView",
-]
-
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
     """A current run, with its duration in seconds."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from taskmq.app_api.workers import AppWorkers
     from taskmq.app_api.workflows import AppWorkflows
 
-__all__ = ["AppApi"]
-
 
 class AppApi:
     """The API of an app for one caller, corresponding to `taskmq.http.AsyncClient` for a server.

@@ -12,8 +12,6 @@ from taskmq.model.identity import Permission
 if TYPE_CHECKING:
     from taskmq.access import IdentityAdministration
 
-__all__ = ["ApiCaller", "AppAccounts", "AppCalls"]
-
 
 class ApiCaller(Protocol):
     """The user of a request or command, with their tenant and rights."""

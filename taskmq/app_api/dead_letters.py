@@ -41,8 +41,6 @@ from taskmq.operations.dead_letters import (
 from taskmq.operations.dead_letters.letter import JobsOfLetters
 from taskmq.operations.letter_changes import choose_letters, purge_letters, replay_letters
 
-__all__ = ["AppDeadLetters"]
-
 # Examining more would hide them from other readers, and use too much of a server's memory.
 _DEPTH: Final = 10_000
 _MOST_PLANNED: Final = 1_000

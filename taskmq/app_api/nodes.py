@@ -14,8 +14,6 @@ from taskmq.operations import nodes as operations
 
 N = TypeVar("N")
 
-__all__ = ["AppNodes", "AppResources", "allocation_view", "found_node", "ids_of_nodes"]
-
 
 class AppNodes(AppCalls):
     """Host nodes, by name or id.

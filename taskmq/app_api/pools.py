@@ -12,8 +12,6 @@ from taskmq.model.jobs.pools import QueuePolicy, TenantPool
 from taskmq.model.units import did_you_mean
 from taskmq.stored_jobs import QuotaState
 
-__all__ = ["AppPools", "AppQuotas"]
-
 
 class AppPools(AppCalls):
     """Pools by tenant, and scheduling policies of queues."""

@@ -24,8 +24,6 @@ from taskmq.operations.queues import (
     sum_counts,
 )
 
-__all__ = ["AppQueues"]
-
 
 class _Stored(TypedDict):
     stored: int | None

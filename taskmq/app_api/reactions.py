@@ -27,8 +27,6 @@ from taskmq.reactions import (
     WorkflowRunEnds,
 )
 
-__all__ = ["AppReactions", "reaction_line"]
-
 _ALL = 1_000_000
 _COUNTS = ("waiting", "fired", "failed", "dropped")
 

@@ -42,8 +42,6 @@ from taskmq.schedules.triggers import (
 )
 from taskmq.tasks.job_options import DefinitionOptions
 
-__all__ = ["AppSchedules"]
-
 _COUNTS = ("fired", "late", "missed", "coalesced", "skipped", "failed", "waiting")
 
 

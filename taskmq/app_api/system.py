@@ -18,8 +18,6 @@ from taskmq.contracts.jobs import ReplicaStatus
 from taskmq.operations.diagnosis.health import LOSSES, Part
 from taskmq.operations.diagnosis.system import SystemFacts
 
-__all__ = ["system_view"]
-
 _SERVERS = ("store", "broker", "state")
 
 

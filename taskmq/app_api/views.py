@@ -10,8 +10,6 @@ import msgspec
 from taskmq.errors import RequestRefused
 from taskmq.model.units import LAST_INSTANT
 
-__all__ = ["INSTANT_FORM", "instant_text", "milliseconds_of", "render_all", "view_of"]
-
 _log = logging.getLogger("taskmq.server")
 
 T = TypeVar("T")

@@ -9,8 +9,6 @@ from taskmq.app_api.views import instant_text, render_all, view_of
 from taskmq.model.commands import Command, CommandAnswer
 from taskmq.operations.workers import list_workers, send_command
 
-__all__ = ["AppWorkers", "worker_view"]
-
 _LONGEST_SUBJECT: Final = 200
 
 

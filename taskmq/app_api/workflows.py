@@ -29,8 +29,6 @@ from taskmq.model.runs.validation import find_wrong_parameter
 from taskmq.workflow.runs.calls import find_calls
 from taskmq.workflow.runs.service import RunService, timeout_of_run
 
-__all__ = ["AppWorkflows"]
-
 
 class AppWorkflows(AppCalls):
     """Workflows by name, their versions, and starts of runs.

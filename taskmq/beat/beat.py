@@ -31,8 +31,6 @@ from taskmq.schedules.triggers import jitter_of
 from taskmq.schedules.turn import LEASE_MS, Replica, Turn, complete, give_up, release_claims, take_turn
 from taskmq.version import VERSION
 
-__all__ = ["Beat", "BeatStatus"]
-
 _log = logging.getLogger("taskmq.beat")
 
 _ROUND: Final = 250

@@ -14,8 +14,6 @@ from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.occurrence import occurrence_envelope
 from taskmq.schedules.record import OccurrenceClaim
 
-__all__ = ["Emission", "Emitter"]
-
 
 class Emission(msgspec.Struct, frozen=True, eq=False):
     """An occurrence that this replica claimed."""

@@ -23,8 +23,6 @@ from taskmq.model.keys import arrival_key, reaction_job_id
 from taskmq.reactions import Arrivals, FileArrives, Reaction, ReactionDelivery, Sighting
 from taskmq.reactions.model.pending import RecordedEvent
 
-__all__ = ["Folder", "scan"]
-
 _log = logging.getLogger("taskmq.beat")
 
 _LEASE: Final = 10.0

@@ -18,8 +18,6 @@ from taskmq.model.units import instant_text
 from taskmq.reactions import MessageArrived, Reaction, ReactionDelivery
 from taskmq.reactions.model.pending import RecordedEvent
 
-__all__ = ["Inbox"]
-
 _log = logging.getLogger("taskmq.beat")
 
 _PAUSE: Final = 1.0

@@ -22,8 +22,6 @@ from taskmq.reactions import (
     read_pending,
 )
 
-__all__ = ["Reactor"]
-
 _log = logging.getLogger("taskmq.beat")
 
 _LOOK_MS: Final = 1_000

@@ -10,9 +10,6 @@ from taskmq.model.keys import schedule_record_key
 from taskmq.schedules.record import ScheduleRecord, decode_record, encode_record, new_version
 from taskmq.schedules.record_access import RECORD_TTL
 
-__all__ = ["RecordCache", "RecordStep"]
-
-
 _PAGE: Final = 1_000
 
 

@@ -10,8 +10,6 @@ from taskmq.errors import TaskMQError
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.definition import check_not_unique, check_without_store, read_definition
 
-__all__ = ["ScheduleIndex"]
-
 _log = logging.getLogger("taskmq.beat")
 
 _PAGE: Final = 1_000

@@ -14,8 +14,6 @@ from taskmq.contracts.stores import Timekeeper
 from taskmq.errors import StateUnavailable
 from taskmq.model.clock import Clock
 
-__all__ = ["ServerClock", "passed_ms"]
-
 _log = logging.getLogger("taskmq.beat")
 
 # A measurement that took longer is too inexact, and is used only if there is no better one.

@@ -10,8 +10,6 @@ from taskmq.errors import TaskMQError, UnsupportedFeature
 from taskmq.model.clock import Clock
 from taskmq.reactions import MessageComes, QueueMessageComes, Reaction, ReactionDelivery
 
-__all__ = ["ForeignQueue", "Topic", "source_queue"]
-
 _PREFETCH: Final = 100
 
 

@@ -18,8 +18,6 @@ from taskmq.model.keys import tenant_key
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
 
-__all__ = ["change_with_app", "me", "name_caller", "note_change", "of_tenant"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")

@@ -9,8 +9,6 @@ from cyclopts import Parameter
 
 from taskmq.worker.config_option import options_of
 
-__all__ = ["config_values", "with_config_options"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -15,8 +15,6 @@ from taskmq.model.topology import logical_queue
 from taskmq.operations.dead_letters import DeadLetter, visit
 from taskmq.operations.dead_letters.letter import read_letter
 
-__all__ = ["OperatorDeadLetters", "TerminalProgress"]
-
 
 class OperatorDeadLetters(AppDeadLetters):
     """Dead letters without a limit on how many are read, with progress on a terminal."""

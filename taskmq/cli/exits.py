@@ -44,21 +44,6 @@ from taskmq.errors import (
     WorkflowNotFound,
 )
 
-__all__ = [
-    "CONFLICT",
-    "DENIED",
-    "FAILED",
-    "INTERRUPTED",
-    "JOB_FAILED",
-    "MISMATCH",
-    "NOT_FOUND",
-    "OK",
-    "TIMEOUT",
-    "UNREACHABLE",
-    "USAGE",
-    "exit_code",
-]
-
 OK: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2

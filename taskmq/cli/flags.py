@@ -14,8 +14,6 @@ from taskmq.options.task_options import Guarantee
 from taskmq.schedules.policy import Catchup, OnResume, Overlap
 from taskmq.schedules.triggers import DstFold, DstGap
 
-__all__ = ["JobFlags", "ScheduleFlags"]
-
 _NAMES = {"expression": "cron", "period": "every"}
 _INSTANTS = ("at", "anchor", "start", "end")
 

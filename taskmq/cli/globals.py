@@ -14,17 +14,6 @@ from taskmq.errors import InvalidOption, InvalidSetting
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
 
-__all__ = [
-    "Format",
-    "Globals",
-    "current_globals",
-    "open_app",
-    "refuse_local_options",
-    "run_with_app",
-    "set_globals",
-    "target_of",
-]
-
 T = TypeVar("T")
 
 Format = Literal["table", "json", "jsonl"]

@@ -4,8 +4,6 @@ from typing import Any
 
 from cyclopts import App, ArgumentCollection, Parameter
 
-__all__ = ["Noun"]
-
 
 class Noun(App):
     """An app of cyclopts that assembles the arguments of each command once.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from taskmq.model.states import Cancellation
     from taskmq.operations.jobs import JobReport
 
-__all__ = ["Operator", "OperatorApi"]
-
 
 class Operator:
     """Caller with all permissions: the person at the command line.

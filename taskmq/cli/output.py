@@ -17,22 +17,6 @@ from taskmq.cli.globals import current_globals
 from taskmq.model.telemetry.plain_text import escape_controls, escape_json
 from taskmq.model.units import to_datetime
 
-__all__ = [
-    "announce",
-    "ask_first",
-    "confirm",
-    "duration_text",
-    "note",
-    "print_line",
-    "print_record",
-    "print_rows",
-    "printable",
-    "when",
-    "write_json",
-    "write_line",
-    "write_plain",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -11,8 +11,6 @@ from taskmq.cli.globals import current_globals
 if TYPE_CHECKING:
     from taskmq.operations.retention import Advance
 
-__all__ = ["progress"]
-
 _FOR_PEOPLE: Final = "table"
 
 

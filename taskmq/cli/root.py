@@ -25,8 +25,6 @@ from taskmq.errors import InvalidSetting, TaskMQError
 from taskmq.model.telemetry.plain_text import escape_controls
 from taskmq.version import VERSION
 
-__all__ = ["LOCAL_ONLY", "goes_through_a_server", "run_command"]
-
 _COMMANDS = {
     "demo": (
         "taskmq.cli.processes.demo:demo",

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from taskmq.cli.operator import OperatorApi
     from taskmq.http import AsyncClient
 
-__all__ = ["Api", "Pages", "ask", "first_items", "show_record", "show_rows", "text_of_instant"]
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 

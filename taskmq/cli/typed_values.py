@@ -11,19 +11,6 @@ from taskmq.errors import InvalidOption
 from taskmq.model.jobs.dependencies import DependencyCondition
 from taskmq.model.units import parse_duration, to_datetime
 
-__all__ = [
-    "any_value",
-    "array_of",
-    "instant_of",
-    "json_value",
-    "label_of",
-    "milliseconds_of",
-    "node_labels_of",
-    "object_of",
-    "param_of",
-    "upstream_from",
-]
-
 _CONDITIONS: Final[tuple[DependencyCondition, ...]] = get_args(DependencyCondition)
 
 

@@ -28,18 +28,6 @@ from taskmq.errors import PartlySent, SendError
 from taskmq.middleware.chain import Sending, open_nothing
 from taskmq.model.topology import WorkQueue
 
-__all__ = [
-    "LINGER",
-    "Batches",
-    "Chunk",
-    "ConfirmWindow",
-    "Outcomes",
-    "RunSync",
-    "chunks_async",
-    "stream_async",
-    "stream_sync",
-]
-
 Chunk = tuple[list[WorkQueue], list[Outgoing]]
 Outcomes = list[SendError | None]
 RunSync = Callable[[Callable[[], Awaitable[list[Outcomes]]]], list[Outcomes]]

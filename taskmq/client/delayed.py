@@ -18,17 +18,6 @@ from taskmq.model.states import JobState
 from taskmq.model.topology import MOST_LANES, WorkQueue, check_queue_name, lanes_of, logical_queue, shard_queue
 from taskmq.model.units import Duration, instant_ms, parse_duration, to_datetime, to_ms
 
-__all__ = [
-    "WaitingJob",
-    "cancel",
-    "cancelled_record",
-    "due_instant",
-    "reschedule",
-    "to_outgoing",
-    "to_waiting",
-    "waiting_jobs",
-]
-
 _FIELDS: Final = tuple(name for name in Outgoing.__struct_fields__ if name not in ("due", "headers"))
 _SHARDS: Final = 100
 

@@ -11,8 +11,6 @@ from taskmq.middleware.chain import Sending
 from taskmq.model.states import Cancellation, JobState
 from taskmq.model.units import Duration
 
-__all__ = ["JobService", "Submitter"]
-
 
 class Submitter(Protocol):
     """Accepts calls that are submitted to the store."""

@@ -36,8 +36,6 @@ from taskmq.model.envelope import Envelope
 from taskmq.model.large_arguments import arguments_in, fill_arguments, put_back, refer
 from taskmq.model.values.light_values import REFERENCE, ResultReference
 
-__all__ = ["LargeArguments", "LargeClaims", "LargeResults", "LargeValues", "digest"]
-
 # A value is stored shortly before its record, whose time to live starts later.
 _SPARE: Final = 600.0
 # The number of stored values to remember: a run's claim stores a value first, then its result does.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from taskmq.contracts.jobs import JobStore
 
-__all__ = ["open_blobs", "open_broker", "open_metrics", "open_source", "open_state", "open_store"]
-
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _OWN: Final[Mapping[str, Mapping[str, str]]] = {
     "taskmq.brokers": {

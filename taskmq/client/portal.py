@@ -21,8 +21,6 @@ from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 from taskmq.errors import BrokerUnavailable, PublishUnknown
 
-__all__ = ["Portal", "close_on_portals", "current_portal", "is_portal_thread"]
-
 T = TypeVar("T")
 
 _PATIENCE: Final = 30.0

@@ -42,8 +42,6 @@ from taskmq.model.jobs.pools import QueuePolicy
 from taskmq.model.topology import WorkQueue
 from taskmq.options.uniqueness import UniqueCall
 
-__all__ = ["AppServices", "Producer", "Publish"]
-
 Publish = Callable[[WorkQueue, Outgoing, float], Awaitable[None]]
 """Publishes a message to one of the app's queues within a timeout in seconds."""
 _Start = Callable[[WorkQueue, Outgoing], Awaitable[None]]

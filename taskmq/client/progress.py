@@ -8,8 +8,6 @@ from taskmq.contracts.stores import ProgressRecord
 from taskmq.model.states import JobState
 from taskmq.model.units import to_datetime
 
-__all__ = ["JobProgress", "progress_of"]
-
 
 class JobProgress(msgspec.Struct, frozen=True):
     """The last progress report of a job's task.

@@ -14,8 +14,6 @@ from taskmq.model.commands import QUEUES, Command, QueuePause, command_topic, en
 from taskmq.model.keys import QUEUE_PAUSES
 from taskmq.model.topology import WorkQueue
 
-__all__ = ["Queues", "StatePauses", "announce_pauses"]
-
 # Bounded, because names may come from callers.
 _default_queue = lru_cache(maxsize=1000)(WorkQueue)
 

@@ -22,8 +22,6 @@ from taskmq.model.states import Cancellation, JobState
 from taskmq.model.units import Duration, parse_duration
 from taskmq.options.task_options import TaskPlan
 
-__all__ = ["SentJobs"]
-
 _REASON_LIMIT: Final = 500
 
 

@@ -32,8 +32,6 @@ from taskmq.model.topology import WorkQueue, is_class_queue, logical_queue
 if TYPE_CHECKING:
     from taskmq.contracts.jobs import JobStore, PauseStore
 
-__all__ = ["Session"]
-
 
 class Session:
     """The connections of one event loop. They are opened on first use.

@@ -33,8 +33,6 @@ from taskmq.model.units import Duration, Size, parse_duration, parse_seconds, pa
 if TYPE_CHECKING:
     from taskmq.contracts.jobs import JobStore
 
-__all__ = ["Patience", "Sessions", "blocking"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

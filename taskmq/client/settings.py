@@ -15,8 +15,6 @@ from taskmq.errors import InvalidOption, InvalidSetting
 from taskmq.model.telemetry.app_versions import LONGEST_VERSION, check_app_version
 from taskmq.model.units import did_you_mean, parse_processes
 
-__all__ = ["DEFAULT_URL", "OTHER_VARIABLES", "Settings", "load_settings"]
-
 DEFAULT_URL: Final = "local://.taskmq"
 _PREFIX: Final = "TASKMQ_"
 OTHER_VARIABLES: Final[Mapping[str, str]] = {

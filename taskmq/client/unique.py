@@ -22,18 +22,6 @@ from taskmq.model.envelope import decode_envelope
 from taskmq.model.keys import replaced_key
 from taskmq.options.uniqueness import UNIQUE_META, UniqueCall
 
-__all__ = [
-    "REMEMBERED",
-    "RUNNING",
-    "WAITING",
-    "release_waiting",
-    "send_all",
-    "send_unique",
-    "stream_one_by_one_async",
-    "stream_one_by_one_sync",
-    "unique_claim_of",
-]
-
 _log = logging.getLogger("taskmq")
 
 WAITING: Final = "waiting"

@@ -31,32 +31,6 @@ from taskmq.contracts.system_clock import SystemClock
 from taskmq.model.clock import Clock
 from taskmq.model.topology import ReportQueue, WorkQueue
 
-__all__ = [
-    "HANDED_OVER",
-    "Alarming",
-    "Archiving",
-    "Broadcasting",
-    "Broker",
-    "BrokerOptions",
-    "Browser",
-    "Consumer",
-    "Counting",
-    "Deleting",
-    "Delivery",
-    "Diagnosable",
-    "HeaderValue",
-    "Listening",
-    "Outgoing",
-    "Parcelling",
-    "PublishingMany",
-    "QueueStats",
-    "Revocable",
-    "Subscription",
-    "TimeLimited",
-    "ignore_connection",
-    "is_revoked",
-]
-
 HeaderValue = str | int
 
 _NO_HEADERS: Mapping[str, HeaderValue] = {}

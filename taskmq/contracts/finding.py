@@ -2,8 +2,6 @@
 
 from typing import Literal, NamedTuple
 
-__all__ = ["Finding", "Level"]
-
 Level = Literal["ok", "warning", "problem"]
 
 

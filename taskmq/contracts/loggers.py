@@ -17,8 +17,6 @@ from typing import Any, Final, cast
 from taskmq.errors import SoftTimeout, TaskMQError
 from taskmq.model.outcome import frames_of, message_of, type_name
 
-__all__ = ["contain_below", "contain_ours", "contained_logger"]
-
 _PERIOD: Final = 60.0
 # The core's own loggers, and those of the standard library that an event loop calls itself.
 _OURS: Final = (

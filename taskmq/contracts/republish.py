@@ -11,8 +11,6 @@ from taskmq.contracts.broker import Delivery, HeaderValue, Outgoing
 from taskmq.model import headers as header
 from taskmq.model.envelope import JSON, Envelope
 
-__all__ = ["copied_headers", "copy_message", "keeps_replays"]
-
 _NO_HEADERS: Mapping[str, HeaderValue] = {}
 
 

@@ -14,8 +14,6 @@ import msgspec
 
 from taskmq.errors import InvalidSetting
 
-__all__ = ["Host", "ServerUrl", "Tls", "UrlReader"]
-
 _PARTS: Final = r"://(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?"
 _HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<name>[A-Za-z0-9._~%-]+))(?::(?P<port>[0-9]{1,5}))?")
 

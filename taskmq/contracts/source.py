@@ -7,8 +7,6 @@ import msgspec
 
 from taskmq.contracts.broker import Delivery
 
-__all__ = ["MessageSource", "SourceQueue"]
-
 
 class SourceQueue(msgspec.Struct, frozen=True, kw_only=True):
     """A queue of another system that messages are consumed from.

@@ -3,8 +3,6 @@
 import asyncio
 import time
 
-__all__ = ["SystemClock"]
-
 
 class SystemClock:
     """The machine's own clock, as a `taskmq.model.clock.Clock`.

@@ -13,19 +13,6 @@ import msgspec
 
 from taskmq.model.topology import WorkQueue
 
-__all__ = [
-    "Comparison",
-    "Instruction",
-    "Isolation",
-    "Login",
-    "Plannable",
-    "QueueTuning",
-    "Role",
-    "Status",
-    "Topology",
-    "TopologyEntry",
-]
-
 Status = Literal["same", "missing", "later", "different", "extra", "unseen"]
 Role = Literal["producer", "worker", "beat", "scheduler", "server", "operator"]
 

@@ -17,8 +17,6 @@ from taskmq.model.topology import WorkQueue, dead_letter_queue
 from taskmq.tasks.task import AsyncTask
 from taskmq.worker import Worker, WorkerConfig
 
-__all__ = ["BenchPlan", "BenchReport", "Latency", "bench"]
-
 _LOOKS_AT_STATE: Final = 200
 _PATIENCE: Final = 30.0
 _BREATH: Final = 0.005

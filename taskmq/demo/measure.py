@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["DemoTotals", "FileReport", "LongDefinition", "measure", "source_files", "totals"]
-
 _LEFT_OUT = frozenset(
     {
         "__pycache__",

@@ -32,8 +32,6 @@ from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.outcome import ErrorRecord
 from taskmq.testing.fake_clock import FakeClock
 
-__all__ = ["write_past"]
-
 # A day, and one step of its charts, which begin in the middle of a step.
 _DAY: Final = 1455
 # The charts of an hour, six hours and a day have points every minute, five and fifteen.

@@ -24,8 +24,6 @@ from taskmq.model.states import JobState
 from taskmq.operations.retention import Advance
 from taskmq.schedules.triggers import instants_after
 
-__all__ = ["Check", "Findings", "Outcome", "checks", "default_folder", "run_demo"]
-
 _PROCESSES: Final = 2
 _REMIND_AFTER: Final = timedelta(seconds=2)
 _TICKS: Final = 3

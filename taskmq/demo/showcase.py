@@ -8,23 +8,6 @@ from typing import Any
 
 from taskmq import Context, Job, RetryPolicy, TaskMQ, group
 
-__all__ = [
-    "DECLINED",
-    "EXPIRED_CARD",
-    "app",
-    "build",
-    "charge",
-    "close",
-    "close_books",
-    "feed",
-    "resize",
-    "send_mail",
-    "submit_order",
-    "submit_photo",
-    "summarise",
-    "tidy",
-]
-
 DECLINED = 19
 """Number of orders of which one is declined at the first attempt."""
 EXPIRED_CARD = 97

@@ -12,8 +12,6 @@ from taskmq.errors import TaskFailed
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 
-__all__ = ["StoredFindings", "use_the_store"]
-
 _SUBMITTED: Final = 20
 _LABEL: Final[tuple[str, str]] = ("demo", "store")
 _PATIENCE: Final = "60s"

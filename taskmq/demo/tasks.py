@@ -7,8 +7,6 @@ from pathlib import Path
 from taskmq import Context, RetryPolicy, TaskMQ
 from taskmq.demo.measure import DemoTotals, FileReport, measure, totals
 
-__all__ = ["BUSY_PERIOD", "app", "is_busy", "measure_file", "remind", "summarise", "tick"]
-
 BUSY_PERIOD = 20
 """One in this many files is "busy" at the first attempt."""
 

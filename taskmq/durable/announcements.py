@@ -9,8 +9,6 @@ from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, TopologyMismatch
 from taskmq.model.backoff import Backoff
 
-__all__ = ["listen"]
-
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 

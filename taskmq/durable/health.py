@@ -18,8 +18,6 @@ import msgspec
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.telemetry.metrics import Exporter
 
-__all__ = ["Address", "Health", "parse_address", "serving"]
-
 _log = logging.getLogger("taskmq")
 
 _DEFAULT_HOST: Final = "127.0.0.1"

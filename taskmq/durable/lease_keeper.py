@@ -15,8 +15,6 @@ from typing import Final
 
 from taskmq.errors import StateUnavailable
 
-__all__ = ["LeaseKeeper"]
-
 _log = logging.getLogger("taskmq")
 
 _RENEWALS: Final = 3

@@ -9,8 +9,6 @@ from typing import Final
 
 from taskmq.contracts.stores import Lease, LeaseStore
 
-__all__ = ["TOLERANCE", "acquire_in_term", "is_beyond_term"]
-
 TOLERANCE: Final = 60.0
 """Seconds that a call may take, including the time for which a database's host is frozen while it migrates."""
 

@@ -8,8 +8,6 @@ what earlier ones found.
 
 from typing import Final
 
-__all__ = ["Lookback"]
-
 _LATE: Final = 3_000
 
 

@@ -26,8 +26,6 @@ from taskmq.model.backoff import Backoff
 from taskmq.model.clock import Clock
 from taskmq.model.topology import UNROUTABLE
 
-__all__ = ["Relay"]
-
 _log = logging.getLogger("taskmq")
 
 T = TypeVar("T")

@@ -15,8 +15,6 @@ from typing import Any, Final, Protocol, Self, TypeVar
 
 from taskmq.model.backoff import Backoff
 
-__all__ = ["Service", "ServiceGroup", "is_interruption", "pause", "unless_set"]
-
 _log = logging.getLogger("taskmq")
 
 T = TypeVar("T")

@@ -9,8 +9,6 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-__all__ = ["TaskSet"]
-
 _log = logging.getLogger("taskmq")
 
 

@@ -18,8 +18,6 @@ from taskmq.durable.lease_terms import TOLERANCE
 from taskmq.errors import StoreWentBack
 from taskmq.model.keys import watermark_key
 
-__all__ = ["Watermark"]
-
 # The mark survives if the store's clock jumps ahead by up to this.
 _SECONDS: Final = 86_400.0
 _REMEDY: Final = "docs/disaster-recovery.md says what to do before the schedulers are started again"

@@ -2,18 +2,6 @@
 
 from taskmq.errors.base import TaskMQError
 
-__all__ = [
-    "ConfirmationNeeded",
-    "IdentityConflict",
-    "IdentityNotFound",
-    "LimitReached",
-    "LoginThrottled",
-    "NotAuthenticated",
-    "NotPermitted",
-    "RequestRefused",
-    "ServerUnavailable",
-]
-
 
 class NotAuthenticated(TaskMQError):
     """Raised when the caller has no valid credential. The message never says why a credential is invalid."""

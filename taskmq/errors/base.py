@@ -4,19 +4,6 @@ from typing import Any
 
 from taskmq.control_flow import rebuild
 
-__all__ = [
-    "AppNotFound",
-    "DuplicateTask",
-    "InvalidFilter",
-    "InvalidOption",
-    "InvalidSetting",
-    "InvalidWorkflow",
-    "ReactionNotFound",
-    "ScheduleNotFound",
-    "TaskMQError",
-    "UnsupportedFeature",
-]
-
 
 class TaskMQError(Exception):
     """Base of all errors of taskmq."""

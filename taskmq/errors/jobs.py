@@ -2,23 +2,6 @@
 
 from taskmq.errors.base import TaskMQError
 
-__all__ = [
-    "JobCancelled",
-    "JobConflict",
-    "JobNotFound",
-    "OccurrenceConflict",
-    "ResultDamaged",
-    "ResultExpired",
-    "ResultTimeout",
-    "RunClosed",
-    "RunFailed",
-    "RunNotFound",
-    "SavedValuesFull",
-    "SignalTimeout",
-    "TaskFailed",
-    "WorkflowNotFound",
-]
-
 
 class ResultTimeout(TaskMQError, TimeoutError):
     """Raised when the job did not end within the caller's timeout; the job continues."""

@@ -2,23 +2,6 @@
 
 from taskmq.errors.base import TaskMQError
 
-__all__ = [
-    "AccessDenied",
-    "BrokerBlocked",
-    "BrokerUnavailable",
-    "DuplicateJob",
-    "EncodeError",
-    "InvalidArguments",
-    "PartlyReplayed",
-    "PartlySent",
-    "PublishRejected",
-    "PublishUnknown",
-    "QuotaExceeded",
-    "SendError",
-    "TooLarge",
-    "Unroutable",
-]
-
 
 class SendError(TaskMQError):
     """Raised when a task was not sent, or when that is unknown (`PublishUnknown` only)."""

@@ -2,18 +2,6 @@
 
 from taskmq.errors.base import TaskMQError
 
-__all__ = [
-    "DefinitionConflict",
-    "DefinitionNotFound",
-    "QueueMissing",
-    "StateUnavailable",
-    "StoreMismatch",
-    "StoreRefused",
-    "StoreUnavailable",
-    "StoreWentBack",
-    "TopologyMismatch",
-]
-
 
 class QueueMissing(TaskMQError):
     """Raised when the named queue does not exist."""

@@ -2,19 +2,6 @@
 
 from taskmq.errors.base import TaskMQError
 
-__all__ = [
-    "LockLost",
-    "LockTimeout",
-    "MalformedMessage",
-    "MemoryExceeded",
-    "ResultTooLarge",
-    "RunSuperseded",
-    "SoftTimeout",
-    "TaskTimeout",
-    "UnknownTask",
-    "WorkerLost",
-]
-
 
 class MalformedMessage(TaskMQError):
     """Raised when a message is not a task: its body cannot be decoded, or has an unknown version."""

@@ -22,8 +22,6 @@ from taskmq.model.commands import (
 )
 from taskmq.model.units import Duration, parse_seconds
 
-__all__ = ["command_workers", "reach_broker"]
-
 _REFUSED_SECONDS: Final = 2.0
 _SLOW_SECONDS: Final = 8.0
 

@@ -18,8 +18,6 @@ from taskmq.errors import InvalidOption, MalformedMessage, UnsupportedFeature
 from taskmq.model.commands import WATCH, Command, command_topic, encode_command
 from taskmq.model.telemetry.events import ALL_EVENTS, Event, EventBatch, decode_batch, worker_topic
 
-__all__ = ["WATCH_SECONDS", "EventStream", "as_broadcasting"]
-
 _log = logging.getLogger("taskmq.events")
 
 WATCH_SECONDS: Final = 60.0

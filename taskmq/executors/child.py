@@ -47,8 +47,6 @@ from taskmq.run.forks import leave_fork
 from taskmq.run.log_capture import LogCapture
 from taskmq.run.log_fields import install_job_fields
 
-__all__ = ["main"]
-
 _PR_SET_PDEATHSIG: Final = 1
 _NOTHING: Final = contextlib.nullcontext()
 _THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

@@ -21,8 +21,6 @@ from taskmq.executors.frames import DroppedLines, LoggedLine
 from taskmq.executors.journal_pipe import BeginRun, News, Reply, SaveValue
 from taskmq.run.journal import RunJournal
 
-__all__ = ["ChildJournalWriter"]
-
 _PERIOD: Final = 0.5
 
 _Written = BeginRun | SaveValue | LoggedLine | DroppedLines

@@ -14,8 +14,6 @@ from taskmq.model.units import storable
 from taskmq.run.context import Context
 from taskmq.run.log_capture import PrintedText
 
-__all__ = ["ChildLines"]
-
 # More than is kept, so that nothing is cut before the worker redacts it.
 _LONGEST: Final = 2 * LONGEST_LINE
 

@@ -8,8 +8,6 @@ from taskmq.errors import TaskTimeout
 from taskmq.executors.interrupt import CoroutineInterrupt
 from taskmq.run.execution import Execution
 
-__all__ = ["CoroutineExecutor", "soft_words", "timed_out"]
-
 
 def soft_words(execution: Execution) -> str:
     """Return the message of the error that is raised inside a run that takes too long."""

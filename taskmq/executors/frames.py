@@ -23,25 +23,6 @@ import msgspec
 from taskmq.executors.journal_pipe import BeginRun, News, Reply, SaveValue
 from taskmq.run.log_capture import CaptureSettings
 
-__all__ = [
-    "Assembly",
-    "Control",
-    "DroppedLines",
-    "ExecutorReady",
-    "FromProcess",
-    "LoggedLine",
-    "PipeReader",
-    "Request",
-    "RunAnswer",
-    "Setup",
-    "Stop",
-    "decode_control",
-    "decode_from_process",
-    "decode_request",
-    "frame",
-    "write_frame",
-]
-
 _LENGTH: Final = struct.Struct("!Q")
 _HEADER: Final = _LENGTH.size
 _CHUNK: Final = 1 << 16

@@ -22,8 +22,6 @@ from typing import Any, Final, Literal, Self
 from taskmq.errors import SoftTimeout
 from taskmq.run.thread_frames import frame_of_thread
 
-__all__ = ["CoroutineInterrupt", "Result", "ThreadInterrupt", "call_with_alarm"]
-
 Result = tuple[object, BaseException | None]
 """The function's return value, or its exception."""
 

@@ -16,8 +16,6 @@ import msgspec
 from taskmq.errors import TaskMQError
 from taskmq.run.journal import RunJournal
 
-__all__ = ["BeginRun", "News", "Reply", "SaveValue", "Told", "take"]
-
 
 class News(msgspec.Struct, array_like=True, tag="news"):
     """News that the task reported: see `Journal`."""

@@ -13,8 +13,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CHECK_INTERVAL", "MemoryGroup", "resident_bytes"]
-
 CHECK_INTERVAL: Final = 0.05
 """Seconds between two checks of a process that is in no group."""
 

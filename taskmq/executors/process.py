@@ -19,8 +19,6 @@ from taskmq.run.context import Context
 from taskmq.run.execution import Execution
 from taskmq.run.log_capture import CaptureSettings
 
-__all__ = ["ProcessExecutor"]
-
 
 class ProcessLines(Protocol):
     """Receiver of the log lines of runs in processes."""

@@ -27,8 +27,6 @@ from taskmq.executors.frames import (
 from taskmq.executors.journal_pipe import Reply, Told
 from taskmq.executors.memory import MemoryGroup, resident_bytes
 
-__all__ = ["Spawned"]
-
 _RETIRE_SECONDS: Final = 5.0
 _IMPORT_SECONDS: Final = 60.0
 # Time to read what a process wrote before it ended.

@@ -29,8 +29,6 @@ from taskmq.run.forks import PROCESS, leave_fork
 from taskmq.run.journal import FLOW
 from taskmq.run.thread_frames import frame_of_thread
 
-__all__ = ["ThreadExecutor", "ThreadRun"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _IDLE_SECONDS: Final = 30.0

@@ -5,8 +5,6 @@ import sys
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ProcessUsage"]
-
 _RESET_PEAK: Final = "5"
 # Linux counts in KiB, macOS in bytes.
 _UNIT: Final = 1 if sys.platform == "darwin" else 1024

@@ -19,18 +19,6 @@ from taskmq.model.states import JobState
 from taskmq.model.units import Duration
 from taskmq.options.task_options import RetryOptions
 
-__all__ = [
-    "change_body",
-    "items_of",
-    "named_bodies",
-    "new_key",
-    "place_terms",
-    "query_of_jobs",
-    "result_of",
-    "retry_terms",
-]
-
-
 T = TypeVar("T")
 
 

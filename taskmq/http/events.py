@@ -4,8 +4,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["EventLines", "LiveEvent"]
-
 
 class LiveEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A live event of the server's stream.

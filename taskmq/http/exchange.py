@@ -32,20 +32,6 @@ from taskmq.http.operations import OPERATIONS
 from taskmq.model.values.wire_form import encode_json
 from taskmq.version import VERSION
 
-__all__ = [
-    "ListedPage",
-    "Prepared",
-    "address_of",
-    "check_secrecy",
-    "decode",
-    "error_named",
-    "error_of",
-    "headers_of",
-    "prepare",
-    "retry_after_of",
-    "tls_verification",
-]
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 CursorT_co = TypeVar("CursorT_co", covariant=True)

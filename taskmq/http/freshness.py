@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from math import floor
 from time import monotonic
 
-__all__ = ["Freshness"]
-
 
 class Freshness:
     """The age of responses that a client accepts, and the age of the latest one. Clients of one connection share it.

@@ -5,8 +5,6 @@ from typing import Final, NamedTuple
 
 from taskmq.api.values import API
 
-__all__ = ["OPERATIONS", "Operation"]
-
 
 class Operation(NamedTuple):
     """An operation of the API.

@@ -8,8 +8,6 @@ import msgspec
 from taskmq.errors import InvalidOption, ResultTimeout
 from taskmq.model.units import Duration, parse_duration
 
-__all__ = ["JobWaits", "Retries", "seconds_of_duration"]
-
 _FIRST_POLL: float = 0.05
 _LONGEST_POLL: float = 2.0
 

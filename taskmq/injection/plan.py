@@ -17,18 +17,6 @@ from taskmq.errors import InvalidOption
 from taskmq.model.values.annotations import is_injected
 from taskmq.run.context import Context
 
-__all__ = [
-    "Dependency",
-    "DependencyNode",
-    "Depends",
-    "InjectionPlan",
-    "Kind",
-    "Provider",
-    "Scope",
-    "is_dependency",
-    "plan_dependencies",
-]
-
 T = TypeVar("T")
 F = TypeVar("F", bound=IO[Any])
 

@@ -27,8 +27,6 @@ from taskmq.errors import UnsupportedFeature
 from taskmq.injection.plan import DependencyNode, InjectionPlan, Provider, plan_dependencies
 from taskmq.run.context import Context, current_context, leave_run
 
-__all__ = ["Dependencies", "inject_async", "inject_sync"]
-
 _log = logging.getLogger("taskmq.worker")
 
 T = TypeVar("T")

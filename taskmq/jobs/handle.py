@@ -25,8 +25,6 @@ from taskmq.model.states import Cancellation, JobState
 from taskmq.model.units import Duration, parse_duration, to_datetime
 from taskmq.model.values.celery_words import CeleryHints
 
-__all__ = ["AsCompleted", "Job", "as_completed"]
-
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 T = TypeVar("T")

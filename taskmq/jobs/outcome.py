@@ -8,8 +8,6 @@ from taskmq.errors import TaskMQError
 from taskmq.model.codec import ReturnType
 from taskmq.model.states import JobState
 
-__all__ = ["JobOutcome"]
-
 R_co = TypeVar("R_co", covariant=True)
 
 

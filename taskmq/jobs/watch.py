@@ -21,8 +21,6 @@ from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import JobState
 from taskmq.model.values.wire_form import encode_json
 
-__all__ = ["EndNews", "JobNews", "ProgressNews", "StateNews", "sse_text", "watch"]
-
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 

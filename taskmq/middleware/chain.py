@@ -18,18 +18,6 @@ from taskmq.model.states import JobState
 from taskmq.options.uniqueness import UniqueCall
 from taskmq.run.execution import Execution
 
-__all__ = [
-    "Middleware",
-    "Proceed",
-    "Sending",
-    "Submission",
-    "attach_all",
-    "execute_chain",
-    "is_bare",
-    "open_nothing",
-    "send_chain",
-]
-
 Proceed = Callable[[Execution], Awaitable[object]]
 """The rest of the chain around a run, which `Middleware.execute` awaits to continue."""
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-__all__ = ["Backoff", "backoff_pause"]
-
 
 def backoff_pause(failures: int, *, first: float, longest: float, growth: float = 2.0) -> float:
     """Return the seconds to wait after this many failures in a row: `first`, then `growth` times the previous pause.

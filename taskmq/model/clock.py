@@ -2,8 +2,6 @@
 
 from typing import Protocol
 
-__all__ = ["Clock"]
-
 
 class Clock(Protocol):
     """Wall-clock time, monotonic time, and sleeping until an instant."""

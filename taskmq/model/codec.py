@@ -24,8 +24,6 @@ from taskmq.model.values.canonical_form import canonical_order
 from taskmq.model.values.difference import difference
 from taskmq.model.values.wire_form import ENCODERS, Decoder, decode_value, decoder_of, encode_value
 
-__all__ = ["PLAIN", "Arguments", "Parameter", "Parameters", "Rest", "ReturnType", "Signature"]
-
 # Values of these types are equal after a round trip if their types are.
 _CERTAIN: Final = frozenset({int, str, bool, type(None)})
 _EMPTY: Final = frozenset({b"", b"{}", b"[]", b"\x80", b"\x90"})

@@ -12,29 +12,6 @@ import msgspec
 from taskmq.errors import MalformedMessage
 from taskmq.model.telemetry.worker_status import WorkerStatus
 
-__all__ = [
-    "ALL_COMMANDS",
-    "EVERY_WORKER",
-    "PAUSES_ASKED",
-    "PREEMPT",
-    "QUEUES",
-    "REVOKE",
-    "TASKS",
-    "WATCH",
-    "Command",
-    "CommandAnswer",
-    "Preemption",
-    "QueuePause",
-    "Verdict",
-    "answer_topic",
-    "command_topic",
-    "decode_answer",
-    "decode_command",
-    "encode_answer",
-    "encode_command",
-    "is_for",
-]
-
 VERSION: Final = 1
 ALL_COMMANDS: Final = "worker.command.*"
 """Topic pattern of all commands."""

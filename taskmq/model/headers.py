@@ -4,38 +4,6 @@ from typing import Final
 
 from taskmq.model.topology import MIDDLE_PRIORITY
 
-__all__ = [
-    "ATTEMPT",
-    "BROKERS_OWN",
-    "DIED",
-    "ERROR",
-    "ERROR_TYPE",
-    "ETA",
-    "JOB_PRIORITY",
-    "LEASE",
-    "ORIGIN",
-    "OUTAGES",
-    "OWN",
-    "OWNER",
-    "PRIORITY",
-    "QUEUE",
-    "QUEUE_ABOUT",
-    "QUEUE_APP",
-    "REASON",
-    "REPLAYED",
-    "REPUBLISHED",
-    "RESERVED",
-    "SEQUENCE",
-    "STARTED",
-    "STARTS",
-    "TENANT",
-    "TRACEBACK",
-    "UNKNOWN",
-    "WORKER",
-    "Labels",
-    "labels_of",
-]
-
 OWN: Final = "x-taskmq-"
 """Prefix of all of taskmq's headers."""
 

@@ -14,37 +14,6 @@ from typing import Final
 
 from taskmq.errors import InvalidOption
 
-__all__ = [
-    "arrival_key",
-    "check_chosen_id",
-    "check_reachable",
-    "group_of",
-    "is_derived_id",
-    "is_once_key",
-    "limit_key",
-    "lock_key",
-    "long_run_key",
-    "member_key",
-    "members_prefix",
-    "once_key",
-    "outside_job_id",
-    "partition_key",
-    "places_key",
-    "rate_key",
-    "reaction_job_id",
-    "reaction_record_key",
-    "replaced_key",
-    "run_id_of",
-    "schedule_record_key",
-    "scheduled_job_id",
-    "split_tenant_key",
-    "tenant_key",
-    "text_after",
-    "unique_key",
-    "watermark_key",
-    "worker_key",
-]
-
 # Browsers and proxies resolve them before a server sees the path.
 _DOTS: Final = frozenset({".", ".."})
 _SCHEDULED: Final = "6f1d2c3a-8d52-5b0e-9a44-1f8d3f5e2b77"

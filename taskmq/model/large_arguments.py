@@ -14,8 +14,6 @@ from taskmq.errors import InvalidArguments, MalformedMessage
 from taskmq.model.envelope import IN_PARTS, MSGPACK, REFERRING, BlobReference, Envelope, PartPath, amend
 from taskmq.model.values.light_values import fill
 
-__all__ = ["arguments_in", "fill_arguments", "put_back", "refer"]
-
 _EMPTY_JSON: Final = (msgspec.Raw(b"[]"), msgspec.Raw(b"{}"))
 _EMPTY_MSGPACK: Final = (msgspec.Raw(b"\x90"), msgspec.Raw(b"\x80"))
 

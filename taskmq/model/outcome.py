@@ -7,27 +7,6 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = [
-    "EXPIRED",
-    "OUTCOME_NAMES",
-    "STOPPED",
-    "AlreadyDone",
-    "Cancelled",
-    "Dead",
-    "DeadReason",
-    "ErrorRecord",
-    "Interrupted",
-    "Outcome",
-    "Parked",
-    "Retried",
-    "Snoozed",
-    "Succeeded",
-    "error_line",
-    "frames_of",
-    "message_of",
-    "type_name",
-]
-
 EXPIRED: Final = "expired before it started"
 """Reason of a job that was cancelled because it expired."""
 

@@ -14,8 +14,6 @@ import msgspec
 from taskmq.errors import InvalidOption
 from taskmq.model.units import parse_size, size_text
 
-__all__ = ["GPU", "MEMORY", "PROCESS", "STORAGE", "Amounts", "Grant", "amounts_text", "parse_amounts", "read_amounts"]
-
 Amounts = Mapping[str, float]
 """Amounts by name; `memory` and `storage` in bytes."""
 

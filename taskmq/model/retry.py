@@ -15,8 +15,6 @@ import msgspec
 from taskmq.errors import InvalidOption
 from taskmq.model.units import Duration, parse_duration
 
-__all__ = ["MOST_ATTEMPTS", "Backoff", "RetryPolicy", "RunOptions", "coarse_delay"]
-
 MOST_ATTEMPTS: Final = 1_000_000
 """Maximum of attempts that a job may ask for."""
 

@@ -13,8 +13,6 @@ again. In the store an end is final, too, unless an operator resumes the job (`R
 
 from enum import StrEnum
 
-__all__ = ["CHANGEABLE", "RESUMABLE", "TERMINAL", "TRANSITIONS", "UNDERWAY", "Cancellation", "JobState", "can_follow"]
-
 
 class JobState(StrEnum):
     """The state of a job."""

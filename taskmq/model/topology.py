@@ -21,47 +21,6 @@ from typing import Final, Literal, NoReturn, get_args
 from taskmq.errors import InvalidOption
 from taskmq.model.keys import check_reachable
 
-__all__ = [
-    "CLASSES",
-    "DEFAULT_QUEUE",
-    "MIDDLE_PRIORITY",
-    "MOST_LANES",
-    "PARKING",
-    "POLICIES",
-    "TOPIC_QUEUE",
-    "UNROUTABLE",
-    "Policy",
-    "PriorityClass",
-    "PriorityMode",
-    "QueueKind",
-    "ReportQueue",
-    "WorkQueue",
-    "check_order_key",
-    "check_queue_name",
-    "class_of",
-    "class_queue",
-    "dead_letter_queue",
-    "is_class_queue",
-    "is_jobs_queue",
-    "is_lane",
-    "is_node_queue",
-    "is_on_demand",
-    "is_parcels_queue",
-    "is_reports_queue",
-    "is_shard",
-    "is_work_queue",
-    "jobs_queue",
-    "lane_queue",
-    "lanes_of",
-    "logical_queue",
-    "node_queue",
-    "parcels_queue",
-    "reports_queue",
-    "shard_of",
-    "shard_queue",
-    "slow_lane",
-]
-
 DEFAULT_QUEUE: Final = "default"
 PARKING: Final = "taskmq.parking"
 UNROUTABLE: Final = "taskmq.unroutable"

@@ -7,26 +7,6 @@ from typing import Final
 
 from taskmq.errors import InvalidOption
 
-__all__ = [
-    "DAY_MS",
-    "LAST_INSTANT",
-    "Duration",
-    "Size",
-    "did_you_mean",
-    "instant_ms",
-    "instant_text",
-    "milliseconds_in",
-    "parse_duration",
-    "parse_processes",
-    "parse_seconds",
-    "parse_size",
-    "seconds_in",
-    "size_text",
-    "storable",
-    "to_datetime",
-    "to_ms",
-]
-
 Duration = timedelta | float | int | str
 """A `timedelta`, a number of seconds, or text such as "1h30m"."""
 

@@ -8,8 +8,6 @@ import msgspec
 
 from taskmq.model.telemetry.events import JobEvent
 
-__all__ = ["Activity", "TaskActivity"]
-
 _WINDOW: Final = 60
 _ENDS: Final = {
     "succeeded": "succeeded",

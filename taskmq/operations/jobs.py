@@ -24,8 +24,6 @@ from taskmq.operations.dead_letters import DeadLetter, LetterSelection, browse, 
 from taskmq.operations.workers import list_workers
 from taskmq.stored_jobs.new_jobs import name_of
 
-__all__ = ["JobLetter", "JobReport", "locate_missing_job", "progress_of_jobs", "report_job", "versions_of_attempts"]
-
 _log = logging.getLogger("taskmq.jobs")
 
 _PAGE = 1_000

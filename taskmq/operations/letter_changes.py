@@ -13,8 +13,6 @@ from taskmq.operations.dead_letters.replay import Replay, Replayed, replay
 from taskmq.operations.dead_letters.selection import Choose, LetterSelection
 from taskmq.operations.dead_letters.walk import Progress
 
-__all__ = ["choose_letters", "purge_letters", "replay_letters"]
-
 _EVERYTHING = LetterSelection()
 
 

@@ -24,22 +24,6 @@ from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.units import Duration, parse_seconds
 from taskmq.operations.workers import list_workers
 
-__all__ = [
-    "HostWorkers",
-    "Usage",
-    "allocate",
-    "drain_node",
-    "find_node",
-    "list_allocations",
-    "list_hosts",
-    "list_nodes",
-    "register_node",
-    "release",
-    "remove_node",
-    "report_status",
-    "sum_usage",
-]
-
 _PAGE = 500
 _MOST = 20_000
 

@@ -17,8 +17,6 @@ from taskmq.model.topology import WorkQueue, is_jobs_queue
 from taskmq.operations.audit.actions import RecordAction, record_as
 from taskmq.operations.queues import find_parts, missing_queue
 
-__all__ = ["Moved", "move_messages"]
-
 _BATCH: Final = 200
 
 

@@ -31,24 +31,6 @@ from taskmq.model.units import Duration, did_you_mean
 from taskmq.operations.audit.actions import RecordAction, record_as
 from taskmq.operations.workers import list_workers
 
-__all__ = [
-    "QueueDemand",
-    "QueueList",
-    "QueueReport",
-    "find_backlogs",
-    "find_parts",
-    "find_pauses",
-    "list_queues",
-    "measure_demand",
-    "measure_demands",
-    "missing_queue",
-    "pause_queues",
-    "purge_queue",
-    "report_queue",
-    "resume_queues",
-    "sum_counts",
-]
-
 _MOST_DELAYED = 10_000
 _MOST_WAITING = 100_000
 

@@ -12,8 +12,6 @@ from taskmq.model.units import to_datetime
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.triggers import Cron, Every, Limited, Limits, Once, Trigger, cron, every, once
 
-__all__ = ["amend_trigger", "build_trigger", "instant_text", "plain_rule", "schedule_facts", "trigger_fields"]
-
 _OF_CRON: Final = ("tz", "seconds", "dst_gap", "dst_fold", "both_days")
 _LIMITS: Final = frozenset(Limits.__annotations__)
 # The fields that each kind of rule takes.

@@ -14,8 +14,6 @@ from taskmq.options.task_options import CallOptions, CallPlan, plan_call
 from taskmq.tasks.envelope import envelope_of
 from taskmq.tasks.task import Call
 
-__all__ = ["SentCall", "send_by_name"]
-
 
 class SentCall(NamedTuple):
     """The job that was sent, and the broker queue it waits in."""

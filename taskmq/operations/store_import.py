@@ -46,8 +46,6 @@ from taskmq.schedules.store_records import StoredRecords, record_of
 from taskmq.stored_jobs.new_jobs import new_job
 from taskmq.stored_jobs.stored import require_accepted
 
-__all__ = ["Imported", "import_state"]
-
 _PAGE: Final = 200
 _LEASE: Final = 30.0
 _NONE: Final = (b"[]", b"{}")

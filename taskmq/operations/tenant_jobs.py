@@ -45,8 +45,6 @@ from taskmq.stored_jobs.new_jobs import default_mode, name_of
 from taskmq.stored_jobs.stored import JobRef
 from taskmq.tasks.job_options import JobOptions, read_dependencies
 
-__all__ = ["JobOrder", "JobOutcomes", "SubmitOutcome", "TenantJobs"]
-
 _LONGEST_ID: Final = 600
 _NAMED: Final = 3
 _PATIENCE: Final = 1.0

@@ -21,8 +21,6 @@ from taskmq.tasks.job_options import DefinitionOptions
 from taskmq.tasks.task import Task
 from taskmq.workflow.runs.calls import find_calls
 
-__all__ = ["TenantSchedule", "TenantSchedulePage", "TenantSchedules"]
-
 _LONGEST_NAME = 255
 
 

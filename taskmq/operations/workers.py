@@ -11,8 +11,6 @@ from taskmq.events.control import command_workers
 from taskmq.model.commands import EVERY_WORKER, Command, CommandAnswer
 from taskmq.model.units import Duration
 
-__all__ = ["WorkerAnswers", "list_workers", "resolve_addresses", "send_command"]
-
 _PING = Command(id="", name="ping")
 
 

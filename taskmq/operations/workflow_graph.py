@@ -4,8 +4,6 @@ import json
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["GraphFormat", "GraphStep", "format_graph"]
-
 GraphFormat = Literal["mermaid", "dot"]
 _COLOURS: Final = {"succeeded": "#2e7d32", "failed": "#c62828", "cancelled": "#757575", "running": "#1565c0"}
 

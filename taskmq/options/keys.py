@@ -16,8 +16,6 @@ from taskmq.model.codec import Signature
 from taskmq.model.keys import is_derived_id
 from taskmq.model.values.canonical_form import canonical_json
 
-__all__ = ["KEY_LIMIT", "ArgumentKey", "KeyMaker", "OrderKey", "check_key", "read_key_maker"]
-
 KeyMaker = str | Callable[..., str]
 """Name of a parameter, a template such as "order:{order_id}", or a function with the task's parameters."""
 

@@ -16,19 +16,6 @@ from taskmq.model.keys import is_line_key, is_once_key, limit_key, places_key, r
 from taskmq.model.units import parse_duration
 from taskmq.options.keys import ArgumentKey, KeyMaker, check_key, read_key_maker
 
-__all__ = [
-    "STRICT_MARGIN",
-    "Concurrency",
-    "Limit",
-    "OnFailure",
-    "RateLimit",
-    "TaskLimit",
-    "bind_limits",
-    "check_shared",
-    "read_limits",
-    "why_limited",
-]
-
 OnFailure = Literal["closed", "open"]
 
 _RATE: Final = re.compile(r"\s*(?P<count>[0-9]+)\s*/\s*(?P<time>[^\s].*)")

@@ -9,8 +9,6 @@ from taskmq.model.retry import RunOptions
 from taskmq.model.units import instant_text
 from taskmq.options.task_options import CallPlan
 
-__all__ = ["decode_options", "encode_options"]
-
 _PLAIN: Final = ("queue", "priority", "order_key", "idempotency_key", "tenant", "meta")
 _SPANS: Final = ("delay", "expires")
 _INSTANTS: Final = {"eta": "eta", "expires_at": "expires"}

@@ -30,22 +30,6 @@ from taskmq.options.uniqueness import (
     read_uniqueness,
 )
 
-__all__ = [
-    "Ack",
-    "CallOptions",
-    "CallPlan",
-    "ExecutorKind",
-    "Guarantee",
-    "Lane",
-    "RetryOptions",
-    "SharedOptions",
-    "TaskOptions",
-    "TaskPlan",
-    "TemplateOptions",
-    "plan_call",
-    "plan_task",
-]
-
 Ack = Literal["late", "early"]
 Lane = Literal["broker", "store"]
 Guarantee = Literal["at_least_once", "at_most_once"]

@@ -9,18 +9,6 @@ from taskmq.errors import InvalidOption
 from taskmq.model.units import parse_duration
 from taskmq.options.keys import KeyMaker, check_key, read_key_maker
 
-__all__ = [
-    "NO_IDEMPOTENCY",
-    "UNIQUE_META",
-    "Idempotency",
-    "UniqueCall",
-    "UniqueFor",
-    "UniquePolicy",
-    "Uniqueness",
-    "read_idempotency",
-    "read_uniqueness",
-]
-
 UniqueFor = Literal["waiting", "running"]
 UniquePolicy = Literal["refuse", "existing", "replace", "debounce", "throttle"]
 

@@ -16,8 +16,6 @@ from taskmq.reactions.reactions import Reaction
 from taskmq.run.context import leave_run
 from taskmq.stored_jobs.new_jobs import set_derived_id
 
-__all__ = ["REACTION_NAME", "CallFailed", "Cause", "ReactionDelivery"]
-
 REACTION_NAME: Final = "taskmq.reactions"
 """Key of an envelope's `meta` with the name of the reaction that sent it."""
 

@@ -12,8 +12,6 @@ from taskmq.reactions.model.pending import PendingReaction, ReactionCall, confir
 from taskmq.reactions.pending_store import PendingRecords, change_pending
 from taskmq.reactions.reactions import Reaction
 
-__all__ = ["PendingCalls"]
-
 _GIVEN_UP: Final = (CallFailed, EncodeError, TooLarge)
 
 

@@ -12,8 +12,6 @@ from taskmq.contracts.stores import KeptRecord, RecordChange
 from taskmq.errors import StateUnavailable
 from taskmq.reactions.model.pending import PendingReaction
 
-__all__ = ["PendingRecords", "change_pending", "read_pending"]
-
 T = TypeVar("T")
 
 _TTL: Final = 400 * 86_400.0

@@ -37,8 +37,6 @@ from taskmq.schedules.triggers import for_schedule
 from taskmq.tasks.task import Task
 from taskmq.tasks.tasks import Tasks
 
-__all__ = ["Reaction", "ReactionStatus", "Reactions", "status_of"]
-
 _THEN: Final = datetime(2027, 1, 1, tzinfo=UTC)
 
 

@@ -19,8 +19,6 @@ from taskmq.reactions.pending_store import read_pending
 from taskmq.reactions.reactions import Reaction, Reactions, ReactionStatus, status_of
 from taskmq.tasks.tasks import Tasks
 
-__all__ = ["ReactionRule", "StoredReactions", "read_expression"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 # Rows of schedules belong to an app; this is no app's name.

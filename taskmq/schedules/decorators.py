@@ -8,8 +8,6 @@ from taskmq.model.units import Duration
 from taskmq.schedules.policy import ScheduleOptions
 from taskmq.schedules.triggers import DstFold, DstGap, Limits
 
-__all__ = ["CronOptions", "EveryOptions", "split_options"]
-
 
 class _Recurring(Limits, ScheduleOptions, total=False):
     pass

@@ -26,21 +26,6 @@ from taskmq.tasks.definition import define
 from taskmq.tasks.job_options import DefinitionOptions
 from taskmq.tasks.task import Task
 
-__all__ = [
-    "ScheduleEntry",
-    "StoredRule",
-    "check_arguments",
-    "check_not_unique",
-    "check_schedule_name",
-    "check_without_store",
-    "read_definition",
-    "read_stored",
-    "rule_of",
-    "task_elsewhere",
-    "write_definition",
-    "write_stored",
-]
-
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 

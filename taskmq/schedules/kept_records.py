@@ -13,8 +13,6 @@ from taskmq.schedules.record import ScheduleRecord, decode_record
 from taskmq.schedules.record_access import change_record
 from taskmq.schedules.status import Occurrence
 
-__all__ = ["ScheduleRecords", "StateRecords"]
-
 T = TypeVar("T")
 
 _PAGE: Final = 1_000

@@ -10,8 +10,6 @@ from taskmq.schedules.record import OccurrenceClaim
 from taskmq.schedules.triggers import jitter_of
 from taskmq.schedules.turn import Timed
 
-__all__ = ["LOW", "due_instant", "occurrence_envelope", "priority_of"]
-
 LOW: Final = 0
 """Priority of catch-up occurrences: behind those due now."""
 

@@ -9,8 +9,6 @@ from taskmq.schedules.policy import SchedulePolicy
 from taskmq.schedules.triggers import Every, Trigger
 from taskmq.schedules.triggers.trigger import most_recent
 
-__all__ = ["MOST_COUNTED", "Due", "instants_between", "most_recent", "plan_due", "take_from"]
-
 MOST_COUNTED: Final = 10_000
 """Maximum number of missed instants counted for a rule without a period; beyond it the count is too low."""
 

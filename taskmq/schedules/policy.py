@@ -8,8 +8,6 @@ import msgspec
 from taskmq.errors import InvalidOption
 from taskmq.model.units import Duration, parse_duration, to_ms
 
-__all__ = ["DEFAULT_POLICY", "Catchup", "OnResume", "Overlap", "ScheduleOptions", "SchedulePolicy", "read_policy"]
-
 Catchup = Literal["skip", "once", "all"]
 Overlap = Literal["allow", "skip", "buffer_one", "buffer_all", "cancel_other"]
 OnResume = Literal["skip", "catchup"]

@@ -15,20 +15,6 @@ import msgspec
 from taskmq.contracts.stores import KeptRecord
 from taskmq.errors import LimitReached, StateUnavailable
 
-__all__ = [
-    "HISTORY",
-    "PENDING_MS",
-    "ActiveRun",
-    "Counts",
-    "Emitted",
-    "MissedSpan",
-    "OccurrenceClaim",
-    "ScheduleRecord",
-    "decode_record",
-    "encode_record",
-    "new_version",
-]
-
 HISTORY: Final = 20
 """Number of occurrences in the history of a record."""
 PENDING_MS: Final = 3_600_000

@@ -8,8 +8,6 @@ from typing import Final, TypeVar
 from taskmq.contracts.stores import KeptRecord, RecordChange, ScheduleStore
 from taskmq.schedules.record import ScheduleRecord, decode_record, encode_record, new_version
 
-__all__ = ["RECORD_TTL", "change_record"]
-
 T = TypeVar("T")
 
 RECORD_TTL: Final = 400 * 86_400.0

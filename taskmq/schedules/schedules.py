@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from taskmq.workflow.named_workflow import NamedWorkflow
     from taskmq.workflow.parts import Workflow
 
-__all__ = ["Schedules"]
-
 _log = logging.getLogger("taskmq.schedules")
 
 _MOST_SHOWN: Final = 10_000

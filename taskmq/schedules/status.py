@@ -11,16 +11,6 @@ from taskmq.schedules.definition import ScheduleEntry
 from taskmq.schedules.record import Emitted, ScheduleRecord
 from taskmq.schedules.turn import next_instant
 
-__all__ = [
-    "Backfill",
-    "ListedSchedule",
-    "Occurrence",
-    "OccurrenceCounts",
-    "SchedulePage",
-    "ScheduleStatus",
-    "status_of",
-]
-
 Kind = Literal["due", "catchup", "buffered", "backfill", "run"]
 
 

@@ -17,8 +17,6 @@ from taskmq.schedules.definition import ScheduleEntry, check_not_unique, write_s
 from taskmq.schedules.record import ActiveRun, Emitted, ScheduleRecord, decode_record, encode_record
 from taskmq.schedules.status import Occurrence
 
-__all__ = ["StoredRecords", "record_of"]
-
 T = TypeVar("T")
 
 _log = logging.getLogger("taskmq.schedules")

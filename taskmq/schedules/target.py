@@ -21,18 +21,6 @@ from taskmq.tasks.task import Task
 if TYPE_CHECKING:
     from taskmq.workflow.named_workflow import NamedWorkflow
 
-__all__ = [
-    "SCHEDULE_LABEL",
-    "ScheduleTarget",
-    "StoredWorkflow",
-    "name_of_runs",
-    "read_content",
-    "read_target",
-    "run_of",
-    "tasks_of",
-    "with_priority",
-]
-
 SCHEDULE_LABEL: Final = "schedule"
 """Label of a run with the name of the schedule that started it."""
 

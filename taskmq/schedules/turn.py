@@ -13,21 +13,6 @@ from taskmq.schedules.policy import SchedulePolicy
 from taskmq.schedules.record import PENDING_MS, ActiveRun, Emitted, MissedSpan, OccurrenceClaim, ScheduleRecord
 from taskmq.schedules.triggers import Trigger, jitter_of
 
-__all__ = [
-    "LEASE_MS",
-    "LONGEST_RETRY_MS",
-    "Replica",
-    "Timed",
-    "Turn",
-    "complete",
-    "give_up",
-    "next_instant",
-    "next_look",
-    "postpone",
-    "release_claims",
-    "take_turn",
-]
-
 LEASE_MS: Final = 10_000
 """Time after which another replica takes over a claim, ms."""
 LONGEST_RETRY_MS: Final = 300_000

@@ -38,17 +38,6 @@ from taskmq.server.problems import NO_PATH, Problem
 from taskmq.server.rates import RequestLimits
 from taskmq.server.sign_in import credential_of, is_signed
 
-__all__ = [
-    "PUBLIC",
-    "Caller",
-    "Identify",
-    "authorise",
-    "caller_of",
-    "is_public",
-    "permission_of",
-    "permission_problem",
-]
-
 PUBLIC: Final = "public"
 """Marks a handler as public: it needs no sign-in."""
 _JSON: Final = "application/json"

@@ -47,8 +47,6 @@ from taskmq.server.sign_in import accounts_of, identify_by_store
 from taskmq.server.staleness import serve_stale
 from taskmq.server.workflows import WORKFLOW_HANDLERS
 
-__all__ = ["HANDLERS", "ServerApplication", "build"]
-
 HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *HEALTH_HANDLERS,
     *ACCOUNT_HANDLERS,

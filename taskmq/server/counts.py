@@ -8,8 +8,6 @@ import msgspec
 from taskmq.model.telemetry.metrics import RequestCount, ServerSnapshot
 from taskmq.version import VERSION
 
-__all__ = ["ServerCounts", "ServerStatus"]
-
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The status of a server. Encoded as JSON; fields may be added.

@@ -16,8 +16,6 @@ from urllib.parse import quote, unquote
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Edge", "fact_of", "link_path", "restoring_slashes"]
-
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),

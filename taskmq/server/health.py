@@ -21,8 +21,6 @@ from taskmq.server.inputs import ServedApp
 from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.settings import API
 
-__all__ = ["HEALTH_HANDLERS", "HealthView"]
-
 _SECONDS: Final = 1.0
 _FINDINGS_SECONDS: Final = 30.0
 # Later callers share the result: an age of 0 would not keep it.

@@ -19,8 +19,6 @@ from taskmq.server.oidc import OidcProvider
 from taskmq.server.settings import ServerSettings
 from taskmq.server.sign_in import identify_by_store
 
-__all__ = ["Application", "MountedServer", "asgi"]
-
 Application = Callable[..., Awaitable[None]]
 """An ASGI application of any framework."""
 

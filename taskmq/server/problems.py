@@ -19,16 +19,6 @@ from taskmq.errors import (
 from taskmq.model.units import did_you_mean
 from taskmq.server.edge import fact_of
 
-__all__ = [
-    "MEDIA_TYPE",
-    "NO_PATH",
-    "FieldProblem",
-    "Problem",
-    "ProblemDetails",
-    "problem_of",
-    "problem_response",
-]
-
 _log = logging.getLogger("taskmq.server")
 
 NO_PATH: Final = "no such path; /api/openapi.json lists all paths"

@@ -12,8 +12,6 @@ from taskmq.server.edge import fact_of
 from taskmq.server.problems import Problem
 from taskmq.server.settings import ServerSettings
 
-__all__ = ["limit_reads", "time_limit"]
-
 _SECONDS_TO_RETRY: Final = 30
 
 

@@ -12,8 +12,6 @@ from taskmq.errors import NotAuthenticated
 from taskmq.model.identity import Identity, digest, network_of
 from taskmq.server.problems import Problem
 
-__all__ = ["RateLimits", "RequestLimits"]
-
 _MOST_KEPT: Final = 10_000
 _OF_USER: Final = 4
 _ALL: Final = "all addresses"

@@ -5,10 +5,7 @@ from typing import Final
 
 import msgspec
 
-from taskmq.api.values import API, MOST_ITEMS, MOST_PER_PAGE
 from taskmq.errors import InvalidSetting
-
-__all__ = ["API", "LOOPBACK", "MOST_ITEMS", "MOST_PER_PAGE", "ServerSettings"]
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 """Names and addresses of this machine."""

@@ -18,18 +18,6 @@ from taskmq.model.identity import Identity, is_token
 from taskmq.server.edge import fact_of
 from taskmq.server.problems import Problem
 
-__all__ = [
-    "SIGNATURE",
-    "IdentityServices",
-    "accounts_of",
-    "cookie_name",
-    "credential_in",
-    "credential_of",
-    "identify_by_store",
-    "is_from_own_pages",
-    "is_signed",
-]
-
 SIGNATURE: Final = "taskmq-signature"
 """The signature header of external events."""
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -12,8 +12,6 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from taskmq.contracts.jobs import accept_age
 
-__all__ = ["serve_stale"]
-
 _MAX_AGE: Final = re.compile(rb"(?:^|,)\s*max-age=(\d{1,9})\s*(?:,|$)")
 _NO_CACHE: Final = re.compile(rb"(?:^|,)\s*no-cache\s*(?:,|$)")
 

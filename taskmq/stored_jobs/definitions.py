@@ -27,8 +27,6 @@ from taskmq.stored_jobs.task_catalogue import RegisteredSignature, catalogue_of
 from taskmq.tasks.job_options import DefinitionOptions, JobPlan, plan_job
 from taskmq.tasks.task import Task
 
-__all__ = ["Definitions"]
-
 _LONGEST: Final = 262_144
 _TENANT_LIMIT: Final = 255
 

@@ -7,8 +7,6 @@ from taskmq.errors import InvalidOption, JobConflict, JobNotFound
 from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency, after_upstream
 from taskmq.model.states import JobState
 
-__all__ = ["check_refusal", "resolve_upstream", "resolve_upstream_again"]
-
 
 async def resolve_upstream(
     depends_on: Iterable[tuple[str, DependencyCondition]], find: Callable[[str], Awaitable[JobRecord | None]]

@@ -16,8 +16,6 @@ from typing import Final
 from taskmq.contracts.jobs import JobStore, NewJob, Submitted
 from taskmq.durable.task_set import TaskSet
 
-__all__ = ["GroupCommit"]
-
 _MOST: Final = 500
 
 

@@ -40,8 +40,6 @@ from taskmq.stored_jobs.new_jobs import clone_job, default_mode, name_of
 from taskmq.stored_jobs.recorded_jobs import RecordedJobs, check_stored
 from taskmq.stored_jobs.stored import NOTHING, By, Change, JobRef, StoredJobs, id_of, of_tenant
 
-__all__ = ["ChangeOptions", "JobChanges"]
-
 _REMEMBERED: Final = "7d"
 # A job changes its state between two attempts to wake it.
 _TRIES: Final = 10

@@ -23,8 +23,6 @@ from taskmq.stored_jobs.new_jobs import name_of, result_of
 from taskmq.stored_jobs.recorded_jobs import RecordedJobs
 from taskmq.stored_jobs.stored import StoredJobs
 
-__all__ = ["JobQueries"]
-
 _FIRST_POLL: Final = 0.05
 _LONGEST_POLL: Final = 0.5
 _BETWEEN_POLLS: Final = 1.0

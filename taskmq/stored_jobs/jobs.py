@@ -31,8 +31,6 @@ from taskmq.tasks.job_options import DependsOn, SubmitOptions
 from taskmq.tasks.task import Arguments, Call
 from taskmq.tasks.tasks import Tasks
 
-__all__ = ["Jobs"]
-
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 

@@ -15,8 +15,6 @@ from typing import Final
 from taskmq.contracts.broker import Broadcasting
 from taskmq.contracts.jobs import JobStore, Lane, encode_lanes, ready_topic
 
-__all__ = ["LaneAnnouncer"]
-
 _PACE: Final = 0.004
 
 

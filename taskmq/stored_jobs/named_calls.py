@@ -34,8 +34,6 @@ from taskmq.tasks.registration import derived_keys
 from taskmq.tasks.task import Arguments, Call, Task
 from taskmq.tasks.tasks import Tasks
 
-__all__ = ["NamedCall", "NamedCalls", "bounds_of", "unread_sending"]
-
 _DEFINITION_OPTIONS: Final = tuple(
     name for name in DefinitionContent.__struct_fields__ if name in JobOptions.__annotations__
 )

@@ -25,8 +25,6 @@ from taskmq.model.values.light_values import REFERENCE, read_reference
 from taskmq.options.uniqueness import UniqueCall
 from taskmq.tasks.job_options import check_text
 
-__all__ = ["build_resumed_body", "clone_job", "default_mode", "name_of", "new_job", "result_of", "set_derived_id"]
-
 _MIDDLE: Final = 4
 # The API has its own paths `/jobs/count` and `/jobs/counts`.
 _RESERVED: Final = frozenset({"count", "counts", "histogram"})

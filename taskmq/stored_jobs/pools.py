@@ -13,8 +13,6 @@ from taskmq.model.jobs.quotas import OnLimit, Quota, Quotas, usage_name
 from taskmq.model.topology import Policy, check_queue_name
 from taskmq.model.units import DAY_MS, did_you_mean
 
-__all__ = ["Pools", "QuotaState"]
-
 
 class QuotaState(msgspec.Struct, frozen=True, kw_only=True):
     """A quota and its usage.

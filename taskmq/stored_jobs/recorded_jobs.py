@@ -17,8 +17,6 @@ from taskmq.model.states import Cancellation, JobState
 from taskmq.model.units import Duration, to_datetime
 from taskmq.stored_jobs.new_jobs import name_of
 
-__all__ = ["RecordedJobs", "check_stored"]
-
 _CANCELLED: Final = "cancelled by an operator"
 _NOT_WAITING: Final = (
     "does not wait for its time in the state: only jobs of apps with delay='state' can be rescheduled while they wait"

@@ -41,8 +41,6 @@ from taskmq.stored_jobs.recorded_jobs import RecordedJobs, check_stored
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature
 from taskmq.tasks.task import Task
 
-__all__ = ["NOTHING", "By", "Change", "JobRef", "StoredJobs", "id_of", "of_tenant", "require_accepted"]
-
 T = TypeVar("T")
 
 By = str | Actor

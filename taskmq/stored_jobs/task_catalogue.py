@@ -15,8 +15,6 @@ from taskmq.model.jobs.registrations import RegisteredTask, TaskRegistration, in
 from taskmq.model.values.schemas import open_validator
 from taskmq.model.values.wire_form import decode_value
 
-__all__ = ["RegisteredSignature", "TaskCatalogue", "TaskPage", "catalogue_of"]
-
 # Size and lifetime of the cache: submissions by name arrive by the thousand.
 _CACHE_SIZE: Final = 1_000
 _CACHE_SECONDS: Final = 5.0

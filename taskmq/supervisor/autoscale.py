@@ -15,8 +15,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["Autoscale", "Load"]
-
 _FULL: Final = 0.8
 _EASY: Final = 0.6
 _BUSY: Final = 0.5

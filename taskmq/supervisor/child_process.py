@@ -16,8 +16,6 @@ from taskmq.model.telemetry.metrics import Count
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.worker.child_protocol import ChildReady, ChildReport, ChildSpec, read_line
 
-__all__ = ["ChildProcess"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _LAST_WORDS = 1.0

@@ -6,8 +6,6 @@ from taskmq.durable.health import Address
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.units import size_text
 
-__all__ = ["RecycleLimits", "SupervisorConfig"]
-
 _YOUNG = 30.0
 _SPREAD = 0.2
 

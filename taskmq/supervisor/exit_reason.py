@@ -7,8 +7,6 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["ExitReason", "OutOfMemory"]
-
 How = Literal["exit", "signal", "out of memory"]
 
 _CGROUPS: Final = Path("/sys/fs/cgroup")

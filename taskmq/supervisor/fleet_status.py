@@ -13,8 +13,6 @@ from taskmq.supervisor.process_slot import ProcessSlot
 from taskmq.supervisor.status import ProcessStatus, SupervisorStatus
 from taskmq.version import VERSION
 
-__all__ = ["FleetCounts", "FleetStatus"]
-
 Counts = dict[tuple[str, str], Count]
 
 _RATE_OVER = 10.0

@@ -10,8 +10,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Orphans"]
-
 _INIT: Final = 1
 _PROC: Final = Path("/proc")
 

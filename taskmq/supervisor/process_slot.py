@@ -12,8 +12,6 @@ from taskmq.supervisor.child_process import ChildProcess
 from taskmq.supervisor.exit_reason import ExitReason
 from taskmq.worker.child_protocol import EXIT_DISMISSED, EXIT_USAGE
 
-__all__ = ["READY_TIMEOUT", "ProcessSlot"]
-
 _log = logging.getLogger("taskmq.worker")
 
 READY_TIMEOUT: Final = 60.0

@@ -4,8 +4,6 @@ import msgspec
 
 from taskmq.model.telemetry.worker_status import WorkerStatus
 
-__all__ = ["ProcessStatus", "SupervisorStatus"]
-
 
 class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A slot for a worker process.

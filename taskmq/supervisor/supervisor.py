@@ -28,8 +28,6 @@ from taskmq.supervisor.status import SupervisorStatus
 from taskmq.supervisor.systemd import Systemd
 from taskmq.worker.child_protocol import EXIT_USAGE, ChildReady, ChildSpec
 
-__all__ = ["Supervisor"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _LOOK: Final = 1.0

@@ -6,8 +6,6 @@ import socket
 import time
 from collections.abc import Mapping
 
-__all__ = ["Systemd"]
-
 
 class Systemd:
     """Reports the state of the service; never fails.

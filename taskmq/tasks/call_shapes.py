@@ -4,8 +4,6 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from taskmq.jobs.handle import Job
 
-__all__ = ["CallOfNone", "CallOfOne", "CallOfThree", "CallOfTwo", "TakesFirst", "TakesOne"]
-
 Q = ParamSpec("Q")
 A_contra = TypeVar("A_contra", contravariant=True)
 B_contra = TypeVar("B_contra", contravariant=True)

@@ -13,8 +13,6 @@ from taskmq.options.task_options import TaskOptions, plan_task
 from taskmq.run.context import Context
 from taskmq.tasks.task import AsyncTask, SyncTask, Task
 
-__all__ = ["TaskDecorator", "define", "task"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -9,8 +9,6 @@ from taskmq.model.keys import tenant_key
 from taskmq.options.task_options import CallPlan
 from taskmq.run.context import current_context
 
-__all__ = ["envelope_of"]
-
 
 def envelope_of(  # noqa: PLR0917 - called for every message, and keywords cost
     plan: CallPlan, task: str, args: Raw, kwargs: Raw, key: str | None, order_key: str | None, now: int

@@ -18,23 +18,6 @@ from taskmq.model.nodes import JobNeeds, PlaceOptions, job_needs
 from taskmq.model.telemetry.plain_text import check_line
 from taskmq.options.task_options import CallOptions, CallPlan, SharedOptions, TemplateOptions, plan_call
 
-__all__ = [
-    "JOB_ONLY",
-    "DefinitionOptions",
-    "DependsOn",
-    "JobOptions",
-    "JobPlan",
-    "StoreOptions",
-    "StoredTemplateOptions",
-    "SubmitOptions",
-    "check_sendable",
-    "check_text",
-    "plain_options",
-    "plan_job",
-    "read_dependencies",
-    "submission_of",
-]
-
 DependsOn = Sequence[Job[Any] | str | tuple[Job[Any] | str, DependencyCondition]]
 """Jobs, or their ids: each has to succeed, unless it comes with another condition."""
 

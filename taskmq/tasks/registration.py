@@ -8,8 +8,6 @@ from taskmq.model.jobs.registrations import TaskFacts, TaskRegistration
 from taskmq.tasks.task import Task
 from taskmq.tasks.tasks import Tasks
 
-__all__ = ["derived_keys", "registration_of_task", "registrations_of"]
-
 
 def registrations_of(tasks: Tasks) -> list[TaskRegistration]:
     """Describe the tasks, by name; leaves out a task whose annotations cannot be resolved."""

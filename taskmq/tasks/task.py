@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from taskmq.workflow.parts import Group, OpenStep, Step
     from taskmq.workflow.step_call import StepCall
 
-__all__ = ["Arguments", "AsyncTask", "Call", "SyncTask", "Task"]
-
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 A = TypeVar("A")

@@ -14,8 +14,6 @@ from taskmq.model.topology import DEFAULT_QUEUE, WorkQueue, check_queue_name
 from taskmq.options.task_options import TaskPlan
 from taskmq.tasks.task import Task
 
-__all__ = ["Tasks"]
-
 
 class Tasks(Mapping[str, Task[..., Any]]):
     """Tasks by name, including those of included modules, which the first access imports.

@@ -19,8 +19,6 @@ from collections.abc import Awaitable
 from taskmq.contracts.stores import Coordinator, Lease, member_key
 from taskmq.testing.runner import CancelPoint, Suite, cancel_at, case
 
-__all__ = ["CoordinatorCases", "CoordinatorSuite"]
-
 LONG = 3_600.0
 
 _MANY = 50

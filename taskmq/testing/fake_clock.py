@@ -7,8 +7,6 @@ import threading
 
 from taskmq.model.units import Duration, parse_duration, parse_seconds, to_ms
 
-__all__ = ["FakeClock"]
-
 _Sleeper = tuple[int, int, asyncio.AbstractEventLoop, asyncio.Future[None]]
 
 

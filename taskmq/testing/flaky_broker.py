@@ -20,8 +20,6 @@ from taskmq.contracts.broker import Broker, Browser, Consumer, Delivery, Outgoin
 from taskmq.errors import BrokerBlocked, PublishUnknown, SendError, TaskMQError
 from taskmq.model.topology import ReportQueue, WorkQueue
 
-__all__ = ["Acked", "Confirmed", "Failed", "FlakyBroker", "FlakyCall", "JournalEntry", "Published", "Requeued"]
-
 FlakyCall = Literal["connect", "declare", "consume", "browse", "purge", "stats"]
 
 

@@ -30,8 +30,6 @@ from taskmq.testing.recorder import FailureCatcher, SendRecorder, SentJob, argum
 from taskmq.testing.store_run import FailedRun
 from taskmq.testing.virtual_run import VirtualRun, virtual_run
 
-__all__ = ["FailedJob", "Harness", "override"]
-
 T = TypeVar("T")
 
 _LETTERS: Final = 10_000

@@ -15,8 +15,6 @@ from taskmq.model.units import to_datetime
 from taskmq.run.execution import Execution
 from taskmq.tasks.task import Task
 
-__all__ = ["FailureCatcher", "SendRecorder", "SentJob", "arguments_of"]
-
 Arguments = dict[str, Any]
 
 

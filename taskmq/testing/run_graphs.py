@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from taskmq.model.runs.rules import RULE_NAMES
 
-__all__ = ["PARAMS", "random_params", "random_steps", "random_value"]
-
 PARAMS: Final[dict[str, Any]] = {"n": {}, "list": {}}
 """Schemas of the parameters that random steps refer to."""
 

@@ -14,8 +14,6 @@ from taskmq.model.runs.paths import Path, PathError, find_value, paths_in, resol
 from taskmq.model.runs.records import InboxRow, RunState, StepKey
 from taskmq.model.runs.rules import RuleName, StepState
 
-__all__ = ["ModelStep", "RunModel"]
-
 _GOOD: Final = StepState.SUCCEEDED
 _BAD: Final = (StepState.FAILED, StepState.UPSTREAM_FAILED)
 

@@ -11,8 +11,6 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-__all__ = ["CancelPoint", "Suite", "cancel_at", "case", "eventually", "only_these_tasks", "raises"]
-
 _S = TypeVar("_S", bound="Suite")
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=Exception)

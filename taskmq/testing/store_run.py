@@ -41,8 +41,6 @@ from taskmq.scheduler.status import SchedulerCounts
 from taskmq.scheduler.wakeups import Wakeups
 from taskmq.schedules.store_records import StoredRecords
 
-__all__ = ["FailedRun", "StoreRun"]
-
 _MANY: Final = 10_000
 _FOR_EVER: Final = 1e9
 _GOES_ON: Final = JobFilter(

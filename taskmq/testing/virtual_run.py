@@ -18,8 +18,6 @@ from taskmq.testing.fake_clock import FakeClock
 from taskmq.testing.store_run import FailedRun, StoreRun
 from taskmq.worker import Worker, WorkerConfig
 
-__all__ = ["VirtualRun", "virtual_run"]
-
 # Turns of the loop without a change that count as rest: work without threads takes a few each.
 _TURNS: Final = 20
 _LOOKS: Final = 3

@@ -11,8 +11,6 @@ from taskmq.workflow.runs.handle import Run
 from taskmq.workflow.runs.service import RunService
 from taskmq.workflow.step_call import StepTask
 
-__all__ = ["Batch", "batch"]
-
 Callback = Step[Any] | OpenStep[list[Any], Any]
 
 # No name of a user begins like this.

@@ -11,8 +11,6 @@ from taskmq.workflow.parts import Each, Group, OpenStep, Part, SingleStep, Workf
 from taskmq.workflow.step_call import GraphNode, Rule, StepTask
 from taskmq.workflow.taskless_step import TasklessStep
 
-__all__ = ["Dag", "DagEntry", "dag"]
-
 A = TypeVar("A")
 
 _RULES = ("all", "any", "none_failed", "always")

@@ -30,8 +30,6 @@ from taskmq.workflow.runs.service import RunService, check_active_runs, check_ru
 from taskmq.workflow.shapes import ListOf, Shape
 from taskmq.workflow.step_call import StepTask
 
-__all__ = ["NamedWorkflow", "WorkflowCall", "builder_of"]
-
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 

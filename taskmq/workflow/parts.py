@@ -14,20 +14,6 @@ from taskmq.workflow.runs.handle import Run
 from taskmq.workflow.runs.service import RunService, check_run_id
 from taskmq.workflow.step_call import CompleteStep, Rule, StepCall, StepTask, TaskStep
 
-__all__ = [
-    "Chain",
-    "Each",
-    "Group",
-    "OpenStep",
-    "SingleStep",
-    "Step",
-    "Workflow",
-    "chain",
-    "check_part",
-    "chord",
-    "group",
-]
-
 R_co = TypeVar("R_co", covariant=True)
 A_contra = TypeVar("A_contra", contravariant=True)
 A = TypeVar("A")

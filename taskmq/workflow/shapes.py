@@ -7,8 +7,6 @@ import msgspec
 from taskmq.model.codec import PLAIN, ReturnType
 from taskmq.model.envelope import JSON
 
-__all__ = ["ListOf", "Shape", "decode_shape"]
-
 
 class ListOf(msgspec.Struct, frozen=True):
     """A list whose items are all of one type."""

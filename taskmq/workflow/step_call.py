@@ -13,8 +13,6 @@ from taskmq.model.runs.conditions import ConditionError, parse_condition
 from taskmq.options.keys import OrderKey
 from taskmq.options.task_options import CallOptions, CallPlan, TaskPlan
 
-__all__ = ["CompleteStep", "GraphNode", "Rule", "StepCall", "StepTask", "TaskStep", "check_condition"]
-
 R_co = TypeVar("R_co", covariant=True)
 
 Rule = Literal["all", "any", "none_failed", "always"]

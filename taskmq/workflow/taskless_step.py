@@ -22,8 +22,6 @@ from taskmq.workflow.parts import Workflow
 from taskmq.workflow.shapes import Shape
 from taskmq.workflow.step_call import Rule, StepTask, check_condition
 
-__all__ = ["TasklessStep", "sleep", "subworkflow", "wait"]
-
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")

@@ -9,8 +9,6 @@ from taskmq.model.envelope import check_task_name
 from taskmq.model.runs.graphs import encode_workflow
 from taskmq.workflow.named_workflow import NamedWorkflow
 
-__all__ = ["Workflows"]
-
 
 class Workflows(Mapping[str, NamedWorkflow[..., Any]]):
     """Named workflows of an app's code, by name.

@@ -28,6 +28,7 @@ from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq_otel import attributes
 from taskmq_prometheus import ProcessCollector, SendMetrics
 from tests.docs.options_page import texts_of
+from tests.house.tree import public_names
 
 __all__ = ["EVENT_TABLES", "METRIC_TABLES", "SPAN_TABLES"]
 
@@ -127,7 +128,7 @@ def _texts(module: ModuleType) -> Iterator[tuple[str, str]]:
                 found[name] = text
             case _:
                 pass
-    assert sorted(found) == sorted(module.__all__)
+    assert sorted(found) == sorted(public_names(module))
     yield from found.items()
 
 

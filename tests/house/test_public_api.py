@@ -20,6 +20,7 @@ import taskmq_prometheus
 import taskmq_rabbitmq
 import taskmq_redis
 import taskmq_s3
+from tests.house.tree import public_names
 
 _INIT = Path(inspect.getfile(taskmq))
 
@@ -136,7 +137,7 @@ def test_a_public_name_is_in_the_all_of_one_module_or_also_of_its_package() -> N
     exports = Counter(
         name
         for module in _CORE
-        for name in _exported_names(importlib.import_module(module))
+        for name in public_names(importlib.import_module(module))
         if name in taskmq.__all__ and name not in _names_of_package(module)
     )
 
@@ -146,20 +147,13 @@ def test_a_public_name_is_in_the_all_of_one_module_or_also_of_its_package() -> N
 def _names_of_package(module: str) -> list[str]:
     """Return the names that the package of a module exports too; the root exports those of all."""
     package = module.rpartition(".")[0]
-    return [] if package == "taskmq" else _exported_names(importlib.import_module(package))
-
-
-def _exported_names(module: ModuleType) -> list[str]:
-    """Return its `__all__`; a package that only groups its modules has just a docstring."""
-    only_groups = hasattr(module, "__path__") and len(ast.parse(inspect.getsource(module)).body) == 1
-    exported: list[str] = [] if only_groups else module.__all__
-    return exported
+    return [] if package == "taskmq" else public_names(importlib.import_module(package))
 
 
 @pytest.mark.parametrize("module", _ALL_MODULES)
 def test_every_module_says_what_it_is_for_and_what_it_offers(module: str) -> None:
     loaded = importlib.import_module(module)
-    exported = _exported_names(loaded)
+    exported = public_names(loaded)
 
     assert (loaded.__doc__ or "").strip()
     assert len(exported) == len(set(exported))

@@ -32,7 +32,9 @@ _SHORT = {
     "taskmq/scheduler/reports/queue.py",
     "taskmq/server/nodes/amounts.py",
     "contrib/taskmq_sql/location.py",
-    # One noun of the API.
+    # One noun of the API, or of the command line.
+    "taskmq/cli/processes/probe.py",
+    "taskmq/server/jobs/tasks.py",
     "taskmq/http/aio/workers.py",
     "taskmq/http/_generated/workers.py",
     "contrib/taskmq_sql/migrations/env.py",
@@ -49,7 +51,12 @@ _SHORT = {
     "taskmq/worker/long_runs/delivery_ages.py",
     # A rule for all who acquire a lease by its key.
     "taskmq/durable/lease_terms.py",
-    # Names and constants shared by several modules.
+    # Names and helpers shared by several modules.
+    "contrib/taskmq_otel/attributes.py",
+    "contrib/taskmq_sql/history/conditions.py",
+    "contrib/taskmq_sql/jobs/held_jobs.py",
+    "taskmq/api/values.py",
+    "taskmq/schedules/record_access.py",
     "brokers/taskmq_rabbitmq/connect/client_properties.py",
     # The source of the Lua code of all stores.
     "contrib/taskmq_redis/scripts/script.py",

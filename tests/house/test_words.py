@@ -145,10 +145,15 @@ def _public(
     for node in owner.body:
         if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        if not node.name.startswith("_") and (exported is None or node.name in exported):
+        if not node.name.startswith("_") and (exported is None or node.name in exported) and not _is_registered(node):
             yield node
             if isinstance(node, ast.ClassDef):
                 yield from _public(node, None)
+
+
+def _is_registered(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether this is a command or a handler, whose users see its help text or its operation and not its name."""
+    return any(re.search(r"\.(command|handle)\b", ast.unparse(decorator)) for decorator in node.decorator_list)
 
 
 def test_no_comment_is_a_banner() -> None:

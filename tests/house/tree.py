@@ -2,9 +2,11 @@
 
 import ast
 import functools
+import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("taskmq", "brokers", "contrib")
@@ -111,6 +113,27 @@ def _home(source: str, name: str) -> str | None:
         if isinstance(node, ast.ImportFrom) and node.module and any(alias.name == name for alias in node.names):
             return _home(node.module, name)
     return module.name
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """Return a module's `__all__`, or without one the names that it defines without an underscore."""
+    listed: list[str] | None = getattr(module, "__all__", None)
+    return list(dict.fromkeys(_defined_names(ast.parse(inspect.getsource(module))))) if listed is None else listed
+
+
+def _defined_names(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        match node:
+            case (
+                ast.ClassDef(name=name)
+                | ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.Assign(targets=[ast.Name(id=name)])
+                | ast.AnnAssign(target=ast.Name(id=name))
+            ) if not name.startswith("_"):
+                yield name
+            case _:
+                pass
 
 
 def classes(module: Module) -> Iterator[ast.ClassDef]:

@@ -18,6 +18,7 @@ from taskmq_sql.postgres.runs import step_jobs
 from taskmq_sql.postgres.store import PostgresJobStore
 from taskmq_sql.postgres.upkeep.days import days_of
 from taskmq_sql.runs import inbox, places, transitions, values
+from tests.house.tree import public_names
 from tests.servers.waiting import until
 
 pytestmark = pytest.mark.real_time
@@ -29,7 +30,7 @@ _LARGE: Final = {
 _STATEMENTS: Final[dict[str, str]] = {
     **{
         name: statement
-        for name in statements.__all__
+        for name in public_names(statements)
         if name != "JOB_COLUMNS" and isinstance(statement := getattr(statements, name), str)
     },
     **{f"SUBMIT_{'_'.join(map(str, which))}": statement for which, statement in statements.SUBMIT.items()},

@@ -12,12 +12,12 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from taskmq.contracts.broker import BrokerOptions, Outgoing
+from taskmq.contracts.finding import Finding
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.contracts.topology_plan import Role
 from taskmq.errors import PublishRejected
 from taskmq.model.topology import WorkQueue
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
-from taskmq_rabbitmq.admin.diagnosis import Finding
 from taskmq_rabbitmq.admin.http_api import Management
 from taskmq_rabbitmq.admin.inspection import fetch_nodes
 from taskmq_rabbitmq.model.url import parse_url

@@ -24,7 +24,7 @@ from taskmq import (
     TaskMQ,
     WaitingJob,
 )
-from taskmq.app import ScheduleEntry
+from taskmq.schedules import ScheduleEntry
 
 app = TaskMQ(
     "amqp://localhost/",

@@ -13,6 +13,7 @@ from taskmq import InvalidOption, TaskMQ
 from taskmq.probe import _seconds  # pyright: ignore[reportPrivateUsage]
 from taskmq.testing import FakeClock, Harness
 from taskmq.worker import WorkerConfig
+from tests.house.tree import public_names
 from tests.unit.app_kit import new_url
 
 _TIMES = {
@@ -34,7 +35,7 @@ _MODULES = (
 def _public() -> Iterator[tuple[str, Callable[..., Any]]]:
     values = [(name, getattr(taskmq, name)) for name in taskmq.__all__]
     for module in map(importlib.import_module, _MODULES):
-        values += [(f"{module.__name__}.{name}", getattr(module, name)) for name in module.__all__]
+        values += [(f"{module.__name__}.{name}", getattr(module, name)) for name in public_names(module)]
     for name, value in values:
         if inspect.isclass(value):
             for part, member in inspect.getmembers(value, inspect.isfunction):

@@ -10,8 +10,6 @@ from taskmq.contracts.finding import Finding
 from taskmq.model.topology import is_shard
 from taskmq_local.database.tables import find_queue, has_turn, leave
 
-__all__ = ["delete_queue", "diagnose_rights", "purge_some", "queue_stats", "register_consumer", "register_owner"]
-
 # Takes about 15 ms.
 _PURGED_AT_ONCE: Final = 5_000
 _DELETE_MESSAGES: Final = """

@@ -41,8 +41,6 @@ from taskmq_local.database.tables import create_queues, give_back_all
 from taskmq_local.rules.capacity import MAX_MESSAGE_BYTES, Capacity, queues_of
 from taskmq_local.rules.topics import MAX_TOPIC_BYTES
 
-__all__ = ["LocalBroker"]
-
 T = TypeVar("T")
 
 _PATIENCE: Final = 30.0

@@ -12,8 +12,6 @@ from taskmq_local.broker.ledger import Ledger
 from taskmq_local.database.database import Database
 from taskmq_local.database.tables import leave
 
-__all__ = ["LocalBrowser"]
-
 
 class LocalBrowser:
     """A `taskmq.contracts.broker.Browser`: leases messages in portions and requeues the rest together.

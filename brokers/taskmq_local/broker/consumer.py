@@ -16,8 +16,6 @@ from taskmq_local.broker.ledger import Ledger
 from taskmq_local.database.database import Database
 from taskmq_local.database.tables import leave
 
-__all__ = ["LocalConsumer", "LocalSubscription"]
-
 _log = logging.getLogger("taskmq.local")
 
 _PATIENCE: Final = 10.0

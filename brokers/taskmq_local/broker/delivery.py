@@ -10,8 +10,6 @@ from taskmq.contracts.broker import Delivery
 from taskmq_local.broker.lease import LeasedRow
 from taskmq_local.broker.ledger import HoldsDeliveries
 
-__all__ = ["LocalDelivery", "deliver_all"]
-
 _decode_headers = msgspec.json.Decoder(dict[str, str | int]).decode
 _NO_HEADERS: Mapping[str, object] = {}
 

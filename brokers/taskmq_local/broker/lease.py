@@ -9,8 +9,6 @@ from taskmq_embedded.work import Care
 from taskmq_local.database.tables import as_ranges, find_queue, give_back, has_turn, release
 from taskmq_local.database.wakeup import Kind
 
-__all__ = ["LeaseDeliveries", "LeasedRow", "Settlement"]
-
 # id, deliveries before this one, body, content type, job id, task, headers
 LeasedRow = tuple[int, int, bytes, str, str, str, str | None]
 

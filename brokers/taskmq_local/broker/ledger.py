@@ -6,8 +6,6 @@ from typing import Protocol
 from taskmq_local.broker.lease import Settlement
 from taskmq_local.database.database import Database
 
-__all__ = ["HoldsDeliveries", "Ledger"]
-
 
 class HoldsDeliveries(Protocol):
     """An object that settles deliveries."""

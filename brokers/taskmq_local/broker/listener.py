@@ -20,8 +20,6 @@ from taskmq_local.database.owners import Owner
 from taskmq_local.database.wakeup import Wakeup
 from taskmq_local.rules.topics import matcher
 
-__all__ = ["MAX_PENDING", "LocalListener", "last_broadcast", "write_broadcast"]
-
 MAX_PENDING: Final = 1_000
 _KEPT_MS: Final = 30_000
 _KEPT_ROWS: Final = 10_000

@@ -18,8 +18,6 @@ from taskmq_local.database.tables import capacity_of, create_queues, find_queue,
 from taskmq_local.database.wakeup import Kind
 from taskmq_local.rules.capacity import Capacity
 
-__all__ = ["PublishBatch", "PublishOutcomes"]
-
 _MOST_MESSAGES: Final = 2_000
 _MOST_BYTES: Final = 8 * 1024 * 1024
 

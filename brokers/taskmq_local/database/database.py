@@ -15,8 +15,6 @@ from taskmq_embedded.work import Call, Care, FileFailure
 from taskmq_local.database.schema import QUEUE_FILE
 from taskmq_local.database.wakeup import Kind, notify
 
-__all__ = ["Database"]
-
 T = TypeVar("T")
 
 _PATIENCE: Final = 30.0

@@ -4,8 +4,6 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-__all__ = ["LoopWakeup", "call_on"]
-
 
 def call_on(loop: asyncio.AbstractEventLoop, thread: int, callback: Callable[[], None]) -> None:
     """Make `loop`, which runs in `thread`, call `callback` soon; do nothing if the loop is closed."""

@@ -14,8 +14,6 @@ from taskmq_local.database.owners import Owner
 from taskmq_local.database.tables import next_due, promote, reap
 from taskmq_local.database.wakeup import Kind, Wakeup
 
-__all__ = ["Maintenance", "MaintenanceWork"]
-
 _log = logging.getLogger("taskmq.local")
 
 _TICK: Final = 1.0

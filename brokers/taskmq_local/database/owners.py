@@ -17,8 +17,6 @@ from pathlib import Path
 
 from taskmq_embedded.place import make_private_folder
 
-__all__ = ["Owner", "collect_dead_owners", "is_alive", "remove_owner"]
-
 _GRACE = 60.0
 
 _mine: dict[int, set[str]] = {}

@@ -35,8 +35,6 @@ from typing import Final
 from taskmq_embedded.file_kind import FileKind
 from taskmq_embedded.work import FileFailure
 
-__all__ = ["QUEUE_FILE"]
-
 _BASELINE: Final = """
     CREATE TABLE queues (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);
     INSERT INTO queues (name) VALUES ('taskmq.unroutable');

@@ -9,8 +9,6 @@ from taskmq_embedded.work import Care, FileFailure, Work
 from taskmq_local.database.database import Database
 from taskmq_local.database.wakeup import Kind
 
-__all__ = ["StateDatabase", "unavailable"]
-
 T = TypeVar("T")
 
 

@@ -9,23 +9,6 @@ from taskmq.model.topology import UNROUTABLE
 from taskmq_local.database.owners import is_alive, remove_owner
 from taskmq_local.rules.capacity import Capacity
 
-__all__ = [
-    "as_ranges",
-    "capacity_of",
-    "create_queues",
-    "drop_turns",
-    "find_queue",
-    "give_back",
-    "give_back_all",
-    "has_turn",
-    "leave",
-    "next_due",
-    "promote",
-    "reap",
-    "release",
-    "reserve_ids",
-]
-
 # Takes about 15 ms.
 _PROMOTED_AT_ONCE: Final = 1_500
 # :first is the id of the first message that moves. If its queue was deleted, a header names it.

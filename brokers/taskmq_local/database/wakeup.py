@@ -16,8 +16,6 @@ from typing import Final, Literal
 
 from taskmq_local.database.owners import Owner, is_alive, remove_owner
 
-__all__ = ["Kind", "Wakeup", "notify"]
-
 Kind = Literal["messages", "delays", "results", "waiting", "broadcasts", "schedules"]
 
 _ENOUGH: Final = 65_536

@@ -22,8 +22,6 @@ from taskmq_local.memory.listener import MemoryListener
 from taskmq_local.rules.capacity import MAX_MESSAGE_BYTES, Capacity, queues_of
 from taskmq_local.rules.topics import MAX_TOPIC_BYTES
 
-__all__ = ["MemoryBroker", "open_memory_broker"]
-
 
 def open_memory_broker(url: str, options: BrokerOptions) -> "MemoryBroker":
     """Return a broker for `memory://NAME`; brokers and states of one name in this process share its data."""

@@ -8,8 +8,6 @@ from taskmq.contracts.stores import Claimed, Done, Held
 from taskmq.model.clock import Clock
 from taskmq_local.rules.claims import ClaimRecord, claim, complete, release, renew, status
 
-__all__ = ["ClaimTable", "MemoryClaims"]
-
 
 class ClaimTable:
     """Claims by key; one counter issues all tokens, so none is issued twice."""

@@ -11,8 +11,6 @@ from taskmq_local.broker.delivery import deliver_all
 from taskmq_local.database.loop_wakeup import LoopWakeup
 from taskmq_local.memory.data import MemoryData, MemoryMessage
 
-__all__ = ["MemoryBrowser", "MemoryConsumer", "MemoryDelivery", "UnsettledMessages"]
-
 
 class UnsettledMessages:
     """Messages that one subscription or browser has taken but not settled."""

@@ -30,8 +30,6 @@ from taskmq_local.memory.revocations import RevocationTable
 from taskmq_local.memory.schedules import ScheduleTable
 from taskmq_local.rules.capacity import Capacity
 
-__all__ = ["MemoryData", "MemoryMessage", "MemoryQueue", "forget_memory", "open_memory_data"]
-
 _Hear = Callable[[str, bytes], None]
 
 

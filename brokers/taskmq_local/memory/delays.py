@@ -12,8 +12,6 @@ from taskmq.contracts.stores import TakenMessage, WaitingMessage
 from taskmq.model.clock import Clock
 from taskmq_local.database.loop_wakeup import call_on
 
-__all__ = ["DelayTable", "MemoryDelays"]
-
 
 class _Kept(msgspec.Struct):
     message: WaitingMessage

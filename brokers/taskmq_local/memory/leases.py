@@ -9,8 +9,6 @@ import msgspec
 from taskmq.contracts.stores import Lease, members_prefix
 from taskmq.model.clock import Clock
 
-__all__ = ["LeaseTable", "MemoryLeases"]
-
 
 class _Held(msgspec.Struct):
     owner: str

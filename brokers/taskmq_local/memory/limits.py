@@ -8,8 +8,6 @@ from taskmq.contracts.stores import Demand, LimitEntry, LimitUsage, PlaceDemand
 from taskmq.model.clock import Clock
 from taskmq_local.rules.limits import FORGOTTEN, LAPSE, acquire, mean
 
-__all__ = ["LimitTable", "MemoryLimits"]
-
 _SWEEP = 256
 
 

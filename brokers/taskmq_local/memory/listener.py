@@ -8,8 +8,6 @@ from taskmq_local.database.loop_wakeup import LoopWakeup
 from taskmq_local.memory.data import MemoryData
 from taskmq_local.rules.topics import matcher
 
-__all__ = ["MemoryListener"]
-
 _MOST: Final = 10_000
 
 

@@ -10,9 +10,6 @@ import msgspec
 from taskmq.contracts.stores import BegunRun, ProgressRecord
 from taskmq.model.clock import Clock
 
-__all__ = ["CheckpointTable", "MemoryCheckpoints", "MemoryProgress", "ProgressTable"]
-
-
 _REMEMBERED_MS: Final = 60_000
 
 

@@ -6,8 +6,6 @@ from heapq import heappop, heappush
 
 from taskmq.contracts.stores import ResultRecord, remembered_for
 
-__all__ = ["ResultTable", "StartTable"]
-
 Told = Callable[[ResultRecord], None]
 
 

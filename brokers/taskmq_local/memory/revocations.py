@@ -8,8 +8,6 @@ from msgspec.structs import replace
 from taskmq.contracts.stores import Revocation
 from taskmq.model.clock import Clock
 
-__all__ = ["MemoryRevocations", "RevocationTable"]
-
 
 class RevocationTable:
     """Revocations of one `MemoryData`; usable from any thread."""

@@ -11,8 +11,6 @@ from taskmq.contracts.stores import ChangedSchedule, KeptRecord, RecordChange
 from taskmq.model.clock import Clock
 from taskmq_local.database.loop_wakeup import call_on
 
-__all__ = ["MemorySchedules", "ScheduleTable"]
-
 _REMEMBERED: Final = 86_400_000
 
 

@@ -18,8 +18,6 @@ from taskmq_local.memory.results import ResultTable, StartTable
 from taskmq_local.memory.revocations import MemoryRevocations
 from taskmq_local.memory.schedules import MemorySchedules
 
-__all__ = ["MemoryResults", "MemoryStarts", "MemoryState", "open_memory_state"]
-
 
 def open_memory_state(url: str, options: BrokerOptions) -> "MemoryState":
     """Return a state for `memory://NAME`, which shares its data with the broker of the same URL."""

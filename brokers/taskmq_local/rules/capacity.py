@@ -8,8 +8,6 @@ import msgspec
 from taskmq.errors import PublishRejected
 from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue, jobs_queue, parcels_queue
 
-__all__ = ["MAX_MESSAGE_BYTES", "Capacity", "queues_of"]
-
 MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 
 

@@ -7,8 +7,6 @@ import msgspec
 
 from taskmq.contracts.stores import Claimed, Done, Granted, Held
 
-__all__ = ["FORGOTTEN", "ClaimRecord", "Stage", "claim", "complete", "release", "renew", "status"]
-
 
 class Stage(Enum):
     """Stage of the work of a key."""

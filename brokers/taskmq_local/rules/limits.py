@@ -15,8 +15,6 @@ import msgspec
 
 from taskmq.contracts.stores import Demand, LimitEntry, PlaceDemand, RateDemand
 
-__all__ = ["FORGOTTEN", "LAPSE", "LimitRecord", "acquire", "mean"]
-
 LAPSE: Final = 600.0
 """Time for which a job keeps its position in the line after its instant."""
 

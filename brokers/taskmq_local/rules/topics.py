@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable, Collection
 from typing import Final
 
-__all__ = ["MAX_TOPIC_BYTES", "matcher"]
-
 MAX_TOPIC_BYTES: Final = 255
 
 

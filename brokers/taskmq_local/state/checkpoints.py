@@ -8,8 +8,6 @@ from taskmq.model.clock import Clock
 from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
 
-__all__ = ["LocalCheckpoints"]
-
 # Always includes the job's own row, however many expired rows come first.
 _DELETE_EXPIRED: Final = tuple(
     """

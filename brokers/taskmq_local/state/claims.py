@@ -12,8 +12,6 @@ from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
 from taskmq_local.rules.claims import ClaimRecord, claim, complete, release, renew, status
 
-__all__ = ["LocalClaims"]
-
 _DELETE_EXPIRED: Final = """
     DELETE FROM claims WHERE key IN (SELECT key FROM claims WHERE expires <= :now ORDER BY expires LIMIT 100)
 """

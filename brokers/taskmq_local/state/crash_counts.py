@@ -7,8 +7,6 @@ from taskmq.model.clock import Clock
 from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
 
-__all__ = ["LocalStarts"]
-
 _DELETE_EXPIRED: Final = """
     DELETE FROM starts WHERE job_id IN (SELECT job_id FROM starts WHERE expires <= :now ORDER BY expires LIMIT 100)
 """

@@ -12,8 +12,6 @@ from taskmq.model.clock import Clock
 from taskmq_embedded.work import Care
 from taskmq_local.database.wakeup import Kind
 
-__all__ = ["WaitingBatch", "decode_message", "encode_message", "first_due", "insert_messages"]
-
 _MOST: Final = 1_000
 _FIRST_DUE: Final = "SELECT due FROM waiting WHERE taken <= ? ORDER BY due, version LIMIT 1"
 

@@ -12,8 +12,6 @@ from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase, unavailable
 from taskmq_local.state.delay_batch import WaitingBatch, decode_message, encode_message, first_due, insert_messages
 
-__all__ = ["LocalDelays"]
-
 _PATIENCE: Final = 30.0
 _TAKE: Final = """
     UPDATE waiting SET taken = :until WHERE version IN

@@ -8,8 +8,6 @@ from taskmq.model.clock import Clock
 from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
 
-__all__ = ["LocalLeases"]
-
 _DELETE_ENDED: Final = """
     DELETE FROM keys WHERE key IN (SELECT key FROM keys WHERE until <= :now ORDER BY until LIMIT 100)
 """

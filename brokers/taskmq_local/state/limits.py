@@ -10,8 +10,6 @@ from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
 from taskmq_local.rules.limits import FORGOTTEN, LAPSE, acquire, mean
 
-__all__ = ["LocalLimits"]
-
 _FIND: Final = "SELECT arrival, peak, spill, average, last FROM limits WHERE key = ?"
 _KEEP: Final = """
     INSERT OR REPLACE INTO limits (key, arrival, peak, spill, average, last, expires)

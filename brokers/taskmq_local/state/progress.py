@@ -10,8 +10,6 @@ from taskmq.model.clock import Clock
 from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
 
-__all__ = ["LocalProgress"]
-
 _DELETE_EXPIRED: Final = """
     DELETE FROM progress WHERE job_id IN
     (SELECT job_id FROM progress WHERE expires <= :now ORDER BY expires LIMIT 100)

@@ -14,8 +14,6 @@ from taskmq.model.states import JobState
 from taskmq_embedded.work import Care, FileFailure
 from taskmq_local.database.wakeup import Kind
 
-__all__ = ["EXPIRED", "ResultBatch", "decode_record"]
-
 EXPIRED: Final = "expired"
 """State of a row whose record was deleted."""
 

@@ -13,8 +13,6 @@ from taskmq_embedded.work import Care, FileFailure
 from taskmq_local.database.database import Database
 from taskmq_local.state.result_batch import EXPIRED, ResultBatch, decode_record
 
-__all__ = ["LocalResults"]
-
 _PATIENCE: Final = 30.0
 # The first read takes place however short the timeout is.
 _FIRST_LOOK: Final = 1.0

@@ -8,8 +8,6 @@ from taskmq.model.clock import Clock
 from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
 
-__all__ = ["LocalRevocations"]
-
 # Always includes the job's own row, however many expired rows come first: a new revocation gets a new place.
 _DELETE_EXPIRED: Final = """
     DELETE FROM revocations WHERE job_id IN (

@@ -9,8 +9,6 @@ from taskmq.model.clock import Clock
 from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
 
-__all__ = ["LocalSchedules"]
-
 _REMEMBERED: Final = 86_400_000
 _FIND: Final = "SELECT version, value FROM schedule_records WHERE name = ? AND expires > ?"
 _KEEP: Final = "INSERT OR REPLACE INTO schedule_records (name, version, value, expires) VALUES (?, ?, ?, ?)"

@@ -23,8 +23,6 @@ from taskmq_local.state.results import LocalResults
 from taskmq_local.state.revocations import LocalRevocations
 from taskmq_local.state.schedules import LocalSchedules
 
-__all__ = ["LocalState"]
-
 _CLOSING: Final = 10.0
 
 

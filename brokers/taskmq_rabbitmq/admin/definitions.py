@@ -6,8 +6,6 @@ from typing import Any, Final, assert_never
 from taskmq_rabbitmq.admin.plan import Found, Trait
 from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, declared_arguments
 
-__all__ = ["found_in", "to_definitions"]
-
 _NOT_ARGUMENTS: Final[Mapping[str, str]] = {
     "durable": "durable",
     "auto-delete": "auto_delete",

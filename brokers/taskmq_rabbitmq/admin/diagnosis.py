@@ -12,21 +12,6 @@ from taskmq_rabbitmq.admin.inspection import NodeFacts
 from taskmq_rabbitmq.model.delay_ladder import ENTER
 from taskmq_rabbitmq.model.routes import WORK
 
-__all__ = [
-    "Finding",
-    "Level",
-    "Rights",
-    "api_findings",
-    "blocked_findings",
-    "clock_findings",
-    "erlang_findings",
-    "flag_findings",
-    "node_findings",
-    "right_findings",
-    "version_findings",
-]
-
-
 _OLDEST: Final = (3, 10)
 _NEWEST: Final = (4, 3)
 # Start of the time in which a series gets no fixes from the RabbitMQ team, as of November 2026. Only the latest

@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from taskmq.contracts.broker import HANDED_OVER, Broker
+from taskmq.contracts.finding import Finding
 from taskmq.contracts.topology_plan import Topology
 from taskmq.errors import AccessDenied, QueueMissing
 from taskmq.model.clock import Clock
 from taskmq.model.topology import PARKING, WorkQueue
 from taskmq_rabbitmq.admin.diagnosis import (
-    Finding,
     Rights,
     api_findings,
     blocked_findings,
@@ -47,8 +47,6 @@ from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, NOT_FOUND
 from taskmq_rabbitmq.model.entities import Exchange, shared_entities
 from taskmq_rabbitmq.model.routes import DEAD_LETTERS, INVITATIONS, REPORTS, WORK
 from taskmq_rabbitmq.model.url import Endpoint
-
-__all__ = ["diagnose"]
 
 Step = Callable[[OpenChannel], Awaitable[None]]
 

@@ -15,8 +15,6 @@ from taskmq_rabbitmq.model.url import Endpoint, tls_context
 if TYPE_CHECKING:
     import http.client
 
-__all__ = ["Management", "ManagementNotFound", "ManagementRefused", "ManagementUnavailable", "segment"]
-
 _JWT: Final = re.compile(r"eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 _SECONDS: Final = 15.0
 _PORTS: Final = (15672, 15671)

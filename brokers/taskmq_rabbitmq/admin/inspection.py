@@ -15,17 +15,6 @@ from taskmq_rabbitmq.admin.http_api import (
 )
 from taskmq_rabbitmq.admin.plan import Found
 
-__all__ = [
-    "SETTLE_SECONDS",
-    "NodeFacts",
-    "QueueFacts",
-    "count_unsettled",
-    "fetch_nodes",
-    "fetch_queue",
-    "fetch_queues",
-    "fetch_topology",
-]
-
 SETTLE_SECONDS: Final = 11.0
 """Seconds after which counts are up to date: more than two of RabbitMQ's counting intervals."""
 

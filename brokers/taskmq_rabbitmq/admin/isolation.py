@@ -15,8 +15,6 @@ from taskmq_rabbitmq.admin.policies import permissions
 from taskmq_rabbitmq.model.entities import Entity
 from taskmq_rabbitmq.model.url import Endpoint
 
-__all__ = ["isolate", "isolation", "user_of"]
-
 _API: Final = "/api/"
 _SECRET_BYTES: Final = 24
 _NOT_SHOWN: Final = "PASSWORD"

@@ -27,18 +27,6 @@ from taskmq_rabbitmq.model.entities import (
 )
 from taskmq_rabbitmq.model.routes import ARCHIVE, PROVEN
 
-__all__ = [
-    "MIGRATION",
-    "Found",
-    "Trait",
-    "compare",
-    "find_missing",
-    "is_migratable",
-    "label",
-    "migrate_command",
-    "traits",
-]
-
 MIGRATION: Final = "taskmq.migration."
 
 Trait = Argument | bool | float | None

@@ -27,8 +27,6 @@ from taskmq_rabbitmq.model.consumer_timeout import DEFAULT_SECONDS, consume_argu
 from taskmq_rabbitmq.model.entities import EVENTS, LISTENER
 from taskmq_rabbitmq.model.routes import ARCHIVE, DEAD_LETTERS, INVITATIONS, REPORTS, WORK
 
-__all__ = ["exactly", "parse_version", "permissions", "policies", "set_policy"]
-
 _PRIORITY: Final = 10
 _TIMEOUT_BY_POLICY: Final = (3, 12)
 _TIMEOUT_BY_CONSUMER: Final = (4, 3)

@@ -9,25 +9,14 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from taskmq.contracts.finding import Finding
 from taskmq.contracts.topology_plan import Comparison, TopologyEntry
 from taskmq.model.topology import WorkQueue, dead_letter_queue, logical_queue
-from taskmq_rabbitmq.admin.diagnosis import Finding
 from taskmq_rabbitmq.admin.inspection import QueueFacts
 from taskmq_rabbitmq.model.consumer_timeout import DEFAULT_SECONDS, remedy
 from taskmq_rabbitmq.model.deaths import keeps_letters
 from taskmq_rabbitmq.model.entities import entrance
 from taskmq_rabbitmq.model.routes import DEAD_LETTERS, WORK
-
-__all__ = [
-    "comparison_findings",
-    "is_passage",
-    "letter_findings",
-    "member_findings",
-    "orphan_findings",
-    "policy_findings",
-    "stuck_findings",
-    "timeout_findings",
-]
 
 _PASSAGES: Final = ("taskmq.delay.", entrance(""))
 # Batch size of RabbitMQ's dead-letter worker: with this many messages that cannot leave, no other one moves.

@@ -7,8 +7,6 @@ of order gets a frame of its own. No frame ever covers an unsettled delivery.
 
 from taskmq_rabbitmq.amqp.frames import ack_frame, nack_frame
 
-__all__ = ["AckBatch"]
-
 
 class AckBatch:
     """Settled deliveries of one channel.

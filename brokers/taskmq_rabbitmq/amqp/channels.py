@@ -12,8 +12,6 @@ from taskmq_rabbitmq.amqp.pika_types import AMQPError, ChannelClosedByBroker, Pi
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import Done, Method, MethodFrame
 
-__all__ = ["GRACE_SECONDS", "HELD_UP_SECONDS", "ChannelEnd", "ChannelRefused", "OpenChannel"]
-
 HELD_UP_SECONDS: Final = 0.1
 """Delay of a timer that shows that the loop was blocked: answers are unread, and writes are incomplete."""
 GRACE_SECONDS: Final = 0.3

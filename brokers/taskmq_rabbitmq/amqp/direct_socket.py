@@ -18,8 +18,6 @@ from taskmq_rabbitmq.amqp.resets import raise_reset
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import Transport
 
-__all__ = ["DirectSocket"]
-
 _RECEIVE_BYTES: Final = 2**16
 _HOOKS: Final = ("_sock", "_protocol", "_tx_buffers", "_state", "_STATE_ACTIVE", "_consume", "RxEndOfFile")
 

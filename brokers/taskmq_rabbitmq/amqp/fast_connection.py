@@ -47,17 +47,6 @@ from taskmq_rabbitmq.model.url import Wire
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import Done, HeaderFrame, MethodFrame
 
-__all__ = [
-    "AmqpChannel",
-    "AmqpConnection",
-    "Incoming",
-    "OnConfirm",
-    "OnDelivery",
-    "Properties",
-    "TemplateKey",
-    "headers_of",
-]
-
 TemplateKey = tuple[object, ...]
 """Queue, task, content type, priority, and each label."""
 

@@ -18,19 +18,6 @@ import msgspec
 
 from taskmq.contracts.broker import HeaderValue
 
-__all__ = [
-    "MANDATORY",
-    "NOT_MANDATORY",
-    "Content",
-    "FrameReader",
-    "WireError",
-    "ack_frame",
-    "fleeting_properties",
-    "nack_frame",
-    "properties_bytes",
-    "publish_frames",
-]
-
 _END: Final = b"\xce"
 _END_BYTE: Final = 0xCE
 _METHOD: Final = 1

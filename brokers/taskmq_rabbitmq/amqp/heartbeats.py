@@ -13,8 +13,6 @@ from typing import Final
 
 from taskmq_rabbitmq.amqp.pika_types import HeartbeatChecker, PikaConnection
 
-__all__ = ["Heartbeats"]
-
 _SENT_PER_HEARTBEAT: Final = 8
 
 

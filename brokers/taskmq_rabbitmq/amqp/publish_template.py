@@ -12,8 +12,6 @@ from typing import Final
 from taskmq.contracts.broker import HeaderValue
 from taskmq_rabbitmq.amqp.frames import properties_bytes, publish_frames
 
-__all__ = ["ID_LENGTH", "PublishTemplate"]
-
 ID_LENGTH: Final = 36
 """Length of a job's id that taskmq generates."""
 

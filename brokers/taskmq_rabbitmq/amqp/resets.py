@@ -13,8 +13,6 @@ from taskmq_rabbitmq.amqp.pika_types import PlainTransport
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import Transport
 
-__all__ = ["detect_resets", "raise_reset"]
-
 _HOOKS: Final = ("_sock", "_consume")
 
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from taskmq_rabbitmq.amqp.pika_types import IOServices
 
-__all__ = ["Addresses", "ResolvingServices", "resolve"]
-
 Addresses = list[tuple[Any, ...]]
 
 

@@ -5,8 +5,6 @@ from typing import Final
 
 from taskmq.model.backoff import Backoff
 
-__all__ = ["patience", "reconnect_backoff"]
-
 _FIRST: Final = 0.2
 # Not longer: workers should be back within five seconds of their node, and a thousand clients that retry every two
 # seconds on average are no load for it.

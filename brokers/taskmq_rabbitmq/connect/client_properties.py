@@ -6,8 +6,6 @@ from typing import Final
 
 from taskmq.version import VERSION
 
-__all__ = ["client_properties", "connection_name"]
-
 _PRODUCT: Final = "taskmq"
 
 

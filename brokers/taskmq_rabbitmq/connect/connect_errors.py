@@ -4,8 +4,6 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["UNANSWERED", "explain", "find_tls_problem"]
-
 UNANSWERED: Final = (
     "the node does not answer: it is starting, a firewall is between, or it has no file handles left (before 4.0: "
     "`rabbitmqctl eval 'file_handle_cache:info().'`); then raise its limit of open files (LimitNOFILE, ulimit -n) "

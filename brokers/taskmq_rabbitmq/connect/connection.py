@@ -40,8 +40,6 @@ from taskmq_rabbitmq.model.url import Endpoint, tls_context
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import MethodFrame
 
-__all__ = ["OPEN_SECONDS", "Connection", "ConnectionState", "Role"]
-
 OPEN_SECONDS: Final = 10.0
 
 _T = TypeVar("_T")

@@ -15,8 +15,6 @@ from taskmq_rabbitmq.model.tokens import Token
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import Start
 
-__all__ = ["Answer", "CertificateCredentials", "CredentialSource", "LoginCredentials", "PasswordCredentials"]
-
 # RabbitMQ's limit of a frame before the login, by the first version that has it; and the rest of that frame.
 _FRAME: Final = 4096
 _LARGER_FRAME: Final = ((4, 1), 8192)

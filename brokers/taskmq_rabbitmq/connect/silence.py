@@ -8,8 +8,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["SilenceDetector"]
-
 _TICKS_PER_HEARTBEAT: Final = 4
 # One and a half heartbeats of silence, found at most a tick later.
 _SILENT_TICKS: Final = 6

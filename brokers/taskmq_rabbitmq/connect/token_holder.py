@@ -23,8 +23,6 @@ from taskmq_rabbitmq.connect.backoff import reconnect_backoff
 from taskmq_rabbitmq.model.tokens import Token, next_look
 from taskmq_rabbitmq.model.url import Endpoint, TokenFile
 
-__all__ = ["TokenHolder"]
-
 _log = contained_logger(__name__)
 _JITTER: Final = 0.1
 

@@ -16,8 +16,6 @@ from taskmq.errors import AccessDenied, BrokerUnavailable
 from taskmq_rabbitmq.model.tokens import MAX_BYTES, Token, TokenError, read_answer, read_token
 from taskmq_rabbitmq.model.url import Endpoint, TokenFile, TokenServer
 
-__all__ = ["fetch"]
-
 _SECONDS: Final = 10.0
 
 

@@ -21,8 +21,6 @@ from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed, RabbitMQDelivery
 from taskmq_rabbitmq.declare.requests import queue_depth, refusal
 
-__all__ = ["RabbitMQBrowser", "browse"]
-
 _MOST: Final = 65535
 _REST: Final = 250
 _MOST_REST: Final = 4_000

@@ -12,8 +12,6 @@ from taskmq_rabbitmq.consume.watchdog import WATCH_SECONDS, Watchdog
 from taskmq_rabbitmq.declare.declarations import Declarations
 from taskmq_rabbitmq.model import consumer_timeout as timeouts
 
-__all__ = ["RabbitMQConsumer"]
-
 _log = contained_logger(__name__)
 
 

@@ -18,8 +18,6 @@ from taskmq_rabbitmq.amqp.fast_connection import Properties, headers_of
 from taskmq_rabbitmq.model.deaths import death_of, keeps_letters
 from taskmq_rabbitmq.model.delay_ladder import WAYS
 
-__all__ = ["DeliveryCounts", "Feed", "RabbitMQDelivery"]
-
 # Headers of its routing so far, which copies do not carry.
 _ROUTING: Final = (SEQUENCE, WAYS)
 

@@ -29,8 +29,6 @@ from taskmq_rabbitmq.model.entities import EVENTS, LISTENER, NEW_QUEUE
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import Done
 
-__all__ = ["RabbitMQListener"]
-
 _log = contained_logger(__name__)
 _REFUSED_SECONDS: Final = 30.0
 _PAUSE: Final = 0.1

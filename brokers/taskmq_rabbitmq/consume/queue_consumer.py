@@ -34,8 +34,6 @@ from taskmq_rabbitmq.model import consumer_timeout as timeouts
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import MethodFrame
 
-__all__ = ["QueueConsumer", "consumer_tag"]
-
 _log = contained_logger(__name__)
 _CANCEL_SECONDS: Final = 5.0
 _TAG_BYTES: Final = 255

@@ -26,8 +26,6 @@ from taskmq_rabbitmq.consume.queue_consumer import QueueConsumer
 from taskmq_rabbitmq.declare.declarations import Declarations
 from taskmq_rabbitmq.declare.requests import queue_depth
 
-__all__ = ["WATCH_SECONDS", "Advice", "Sight", "Suspicion", "Watchdog"]
-
 WATCH_SECONDS: Final = 30.0
 
 _log = contained_logger(__name__)

@@ -49,8 +49,6 @@ from taskmq_rabbitmq.model.entities import (
 )
 from taskmq_rabbitmq.model.routes import PROVEN, WORK
 
-__all__ = ["Declarations"]
-
 _log = contained_logger(__name__)
 _PATIENCE: Final = OPEN_SECONDS
 _AFTER_DELETION: Final = 0.5

@@ -13,8 +13,6 @@ from typing import Final
 from taskmq_rabbitmq.amqp.channels import OpenChannel
 from taskmq_rabbitmq.model.entities import Argument, Entity, Queue
 
-__all__ = ["flush_queue_metadata", "last_quorum_queue"]
-
 _NAME: Final = "taskmq.registration."
 _ARGUMENTS: Final[dict[str, Argument]] = {
     "x-queue-type": "quorum",

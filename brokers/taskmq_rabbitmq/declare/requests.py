@@ -15,21 +15,6 @@ from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, dec
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import Done, Method, PikaChannel
 
-__all__ = [
-    "APPLY",
-    "EntityMissing",
-    "are_new",
-    "check_all",
-    "declare_all",
-    "declare_in_order",
-    "exists",
-    "first_missing",
-    "flush_metadata",
-    "queue_depth",
-    "refusal",
-    "visible",
-]
-
 _log = contained_logger(__name__)
 APPLY: Final = "run `taskmq topology apply` as a user with configure permission"
 _RESOURCE_LOCKED: Final = 405

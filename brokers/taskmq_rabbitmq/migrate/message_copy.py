@@ -10,8 +10,6 @@ from typing import Final
 
 from taskmq_rabbitmq.amqp.frames import WireError
 
-__all__ = ["copied_properties"]
-
 _HEADERS: Final = 1 << 13
 _USER_ID: Final = 1 << 4
 # From the highest bit on, in the order of the values: size of a value in bytes; 0: a short string.

@@ -49,8 +49,6 @@ from taskmq_rabbitmq.model import delay_ladder as delay
 from taskmq_rabbitmq.model.entities import Argument, Binding, Entity, Queue, entrance
 from taskmq_rabbitmq.model.routes import PROVEN
 
-__all__ = ["Migration"]
-
 _ATTEMPTS: Final = 10
 # Number of requests for the broker's counts until they are current.
 _LOOKS: Final = 5

@@ -23,8 +23,6 @@ from typing import Any, Final
 from taskmq.errors import AccessDenied, BrokerUnavailable, TopologyMismatch
 from taskmq_rabbitmq.admin.http_api import Management, ManagementNotFound, segment
 
-__all__ = ["PublisherLockout"]
-
 _NOTE: Final = "taskmq.migration.connections"
 _LIMIT: Final = "max-connections"
 _ROUNDS: Final = 10

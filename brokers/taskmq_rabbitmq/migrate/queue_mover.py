@@ -24,8 +24,6 @@ from taskmq_rabbitmq.migrate.message_copy import copied_properties
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import BasicProperties, Method, PikaChannel
 
-__all__ = ["FILLER", "QueueMover"]
-
 FILLER: Final = "taskmq-migration-plug"
 """Prefix of the message ids of fillers, which only fill a queue and are never moved."""
 

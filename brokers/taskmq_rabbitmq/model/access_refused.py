@@ -5,8 +5,6 @@ from typing import Final
 
 from taskmq.errors import AccessDenied, BrokerUnavailable
 
-__all__ = ["ACCESS_REFUSED", "NOT_FOUND", "access_error", "denies_connection", "exceeded_size", "refused_exchange"]
-
 ACCESS_REFUSED: Final = 403
 NOT_FOUND: Final = 404
 

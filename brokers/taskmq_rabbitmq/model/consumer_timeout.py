@@ -10,8 +10,6 @@ from typing import Final
 from taskmq.contracts.broker import Subscription
 from taskmq.model.topology import is_shard, logical_queue
 
-__all__ = ["DEFAULT_SECONDS", "consume_arguments", "remedy", "settle_within", "warning"]
-
 # The default of every RabbitMQ up to 4.3.
 DEFAULT_SECONDS: Final = 30 * 60.0
 _PER_CONSUMER: Final = (4, 3)

@@ -15,8 +15,6 @@ from taskmq.model.headers import DIED, ORIGIN, REASON
 from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue, is_reports_queue
 from taskmq_rabbitmq.model import delay_ladder as delay
 
-__all__ = ["death_of", "keeps_letters"]
-
 # Queues that messages only pass: the levels of the ladder, and the entrances of full queues.
 _PASSAGES: Final = "taskmq."
 

@@ -22,27 +22,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, cast
 
-__all__ = [
-    "DELIVER",
-    "ENTER",
-    "JUMP",
-    "LEVELS",
-    "MAX_DELAY_MS",
-    "READY",
-    "UNIT_MS",
-    "WAYS",
-    "WAY_MARK",
-    "destination",
-    "enter_key",
-    "exit_key",
-    "jump_key",
-    "level_name",
-    "level_ttl",
-    "pass_key",
-    "units",
-    "ways",
-]
-
 LEVELS: Final = 28
 UNIT_MS: Final = 125
 MAX_DELAY_MS: Final = UNIT_MS * ((1 << LEVELS) - 1)

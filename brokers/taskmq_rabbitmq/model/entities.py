@@ -31,33 +31,6 @@ from taskmq.model.topology import (
 from taskmq_rabbitmq.model import delay_ladder as delay
 from taskmq_rabbitmq.model.routes import ARCHIVE, DEAD_LETTERS, INVITATIONS, REPORTS, WORK, route_to
 
-__all__ = [
-    "EVENTS",
-    "LISTENER",
-    "NEW_QUEUE",
-    "Argument",
-    "Binding",
-    "Entity",
-    "Exchange",
-    "Queue",
-    "archive",
-    "dead_letters",
-    "declared_arguments",
-    "delivery_binding",
-    "entrance",
-    "events",
-    "invitations",
-    "ladder",
-    "ladder_marker",
-    "main_queues",
-    "queues_on_demand",
-    "report_queue",
-    "route_binding",
-    "shared_entities",
-    "topic_queue",
-    "work_queue",
-]
-
 EVENTS: Final = "taskmq.events"
 NEW_QUEUE: Final = "queue.new"
 """Topic of the announcement of a queue on demand once it is declared; the body is its name."""

@@ -27,17 +27,6 @@ from taskmq.model.topology import (
     logical_queue,
 )
 
-__all__ = [
-    "ARCHIVE",
-    "DEAD_LETTERS",
-    "INVITATIONS",
-    "PROVEN",
-    "REPORTS",
-    "WORK",
-    "Route",
-    "route_to",
-]
-
 WORK: Final = "taskmq"
 INVITATIONS: Final = "taskmq.jobs"
 REPORTS: Final = "taskmq.reports"

@@ -7,8 +7,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-__all__ = ["MAX_BYTES", "Token", "TokenError", "next_look", "read_answer", "read_token"]
-
 MAX_BYTES: Final = 65_536
 
 _RENEW_AT: Final = 0.8

@@ -17,18 +17,6 @@ from taskmq.errors import InvalidSetting
 from taskmq.model.units import seconds_in
 from taskmq_rabbitmq.model.consumer_timeout import DEFAULT_SECONDS
 
-__all__ = [
-    "Archive",
-    "Auth",
-    "Declare",
-    "Endpoint",
-    "TokenFile",
-    "TokenServer",
-    "Wire",
-    "parse_url",
-    "tls_context",
-]
-
 Auth = Literal["password", "external"]
 Wire = Literal["fast", "plain"]
 Declare = Literal["auto", "off"]

@@ -23,8 +23,6 @@ from taskmq_rabbitmq.connect.connection import Connection, ConnectionState
 from taskmq_rabbitmq.model.access_refused import NOT_FOUND
 from taskmq_rabbitmq.model.entities import EVENTS
 
-__all__ = ["BroadcastPublisher"]
-
 _log = contained_logger(__name__)
 _WAITING: Final = 1_000
 _WAITING_BYTES: Final = 2**20

@@ -17,14 +17,6 @@ from taskmq_rabbitmq.amqp.pika_types import BasicProperties
 from taskmq_rabbitmq.model import delay_ladder as delay
 from taskmq_rabbitmq.model.routes import PROVEN, route_to
 
-__all__ = [
-    "Pending",
-    "PublishBatch",
-    "sequence_of",
-    "transmit",
-    "transmit_at_once",
-]
-
 _OURS: Final = frozenset((SEQUENCE, REPUBLISHED, ETA))
 
 

@@ -15,8 +15,6 @@ from taskmq.model.clock import Clock
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.publish.pending import Pending, transmit
 
-__all__ = ["LOOK_SECONDS", "send_elsewhere"]
-
 LOOK_SECONDS: Final = 2.0
 """Interval after which a channel without any confirm of a queue is doubted."""
 

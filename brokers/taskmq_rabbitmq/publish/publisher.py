@@ -57,8 +57,6 @@ from taskmq_rabbitmq.publish.refusals import error_for, find_refused, maybe_sent
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import BasicProperties, Method, PikaChannel
 
-__all__ = ["Publisher"]
-
 _log = contained_logger(__name__)
 
 _WINDOW: Final = 1000

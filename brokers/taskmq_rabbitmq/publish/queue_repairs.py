@@ -32,8 +32,6 @@ from taskmq_rabbitmq.declare.declarations import Declarations
 from taskmq_rabbitmq.model.routes import route_to
 from taskmq_rabbitmq.publish.pending import Pending
 
-__all__ = ["QueueRepairs"]
-
 _log = contained_logger(__name__)
 
 _PAUSE: Final = 0.2

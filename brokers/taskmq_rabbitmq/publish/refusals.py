@@ -12,8 +12,6 @@ from taskmq.errors import PublishRejected, PublishUnknown, SendError, TooLarge
 from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, access_error, exceeded_size, refused_exchange
 from taskmq_rabbitmq.publish.pending import Pending
 
-__all__ = ["error_for", "find_refused", "maybe_sent"]
-
 _CHANCES: Final = 3
 
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 import msgspec
 from redis.exceptions import ResponseError
 
-__all__ = ["Call", "Reply", "Word", "pack"]
-
 Word = bytes | str | int
 # An answer of the server, as redis-py returns it; an error of the server is a reply as well.
 Reply = bytes | str | int | list["Reply"] | None

@@ -16,8 +16,6 @@ from taskmq.contracts.server_url import Host
 from taskmq_redis.link.call import Reply
 from taskmq_redis.url import Endpoint
 
-__all__ = ["Connection", "Target", "abandon", "close", "is_stale", "new_connection", "targets_of"]
-
 _LONGEST_NAME: Final = 100
 _CLOSING: Final = 1.0
 

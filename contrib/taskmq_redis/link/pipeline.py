@@ -12,8 +12,6 @@ from taskmq_redis.link.call import Call, Reply, pack
 from taskmq_redis.link.connect import Connection, abandon, close, is_stale
 from taskmq_redis.link.sentinel import NotSent
 
-__all__ = ["Pipeline"]
-
 _MOST_CALLS: Final = 500
 _MOST_BYTES: Final = 1024 * 1024
 _MOST_REPEATS: Final = 2

@@ -12,8 +12,6 @@ from taskmq.model.backoff import Backoff
 from taskmq_redis.link.call import pack
 from taskmq_redis.link.connect import Connection, abandon, close
 
-__all__ = ["Heard", "PubSub"]
-
 Heard = Callable[[bytes], None]
 
 _CHUNK: Final = 500

@@ -7,8 +7,6 @@ import msgspec
 from taskmq.errors import StateUnavailable
 from taskmq_redis.link.call import Reply
 
-__all__ = ["decode", "flag", "integer", "text", "texts", "texts_or_none"]
-
 T = TypeVar("T")
 
 

@@ -11,8 +11,6 @@ from taskmq_redis.link.call import Reply, pack
 from taskmq_redis.link.connect import Connection, abandon, is_stale, new_connection
 from taskmq_redis.url import Endpoint
 
-__all__ = ["NotSent", "PrimaryConnection"]
-
 # The share of a call's time that a sentinel gets before the next one is asked.
 _SHARE: Final = 3
 _SWITCHED: Final = "+switch-master"

@@ -25,8 +25,6 @@ from taskmq_redis.link.sentinel import PrimaryConnection
 from taskmq_redis.scripts.script import Script
 from taskmq_redis.url import Endpoint
 
-__all__ = ["Server"]
-
 _MOST_REFERRALS: Final = 8
 _PAUSE: Final = 0.1
 

@@ -5,8 +5,6 @@ import re
 from functools import cached_property
 from importlib.resources import files
 
-__all__ = ["Script"]
-
 _INCLUDE = re.compile(r"^-- include (\S+)$", re.MULTILINE)
 
 

@@ -9,8 +9,6 @@ from taskmq_redis.link.server import Server
 from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
 
-__all__ = ["RedisCheckpoints"]
-
 _BEGIN_RUN: Final = Script("checkpoints/begin_run")
 _FORGET_RUN: Final = Script("checkpoints/forget_run")
 _SAVE: Final = Script("checkpoints/save")

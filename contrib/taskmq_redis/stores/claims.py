@@ -12,8 +12,6 @@ from taskmq_redis.link.server import Server
 from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
 
-__all__ = ["RedisClaims"]
-
 _CLAIM_KEY: Final = Script("claims/claim_key")
 _COMPLETE_KEY: Final = Script("claims/complete_key")
 _FIND_KEY: Final = Script("claims/find_key")

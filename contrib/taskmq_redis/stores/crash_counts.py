@@ -9,8 +9,6 @@ from taskmq_redis.link.server import Server
 from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
 
-__all__ = ["RedisStarts"]
-
 _BEGIN: Final = Script("crash_counts/begin")
 _END: Final = Script("crash_counts/end")
 

@@ -17,8 +17,6 @@ from taskmq_redis.link.server import Server
 from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
 
-__all__ = ["RedisDelays"]
-
 _CANCEL: Final = Script("delays/cancel")
 _DONE: Final = Script("delays/done")
 _GIVE_BACK: Final = Script("delays/give_back")

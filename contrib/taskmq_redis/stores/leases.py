@@ -11,8 +11,6 @@ from taskmq_redis.link.server import Server
 from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
 
-__all__ = ["RedisLeases"]
-
 _LOOK_LEASE: Final = Script("leases/look_lease")
 _MEMBERS: Final = Script("leases/members")
 _RELEASE_LEASE: Final = Script("leases/release_lease")

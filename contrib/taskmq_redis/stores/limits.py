@@ -11,8 +11,6 @@ from taskmq_redis.link.call import Reply, Word
 from taskmq_redis.link.server import Server
 from taskmq_redis.scripts.script import Script
 
-__all__ = ["RedisLimits"]
-
 _ENTER_LIMITS: Final = Script("limits/enter_limits")
 _LEAVE_LIMITS: Final = Script("limits/leave_limits")
 _LOOK_AT_LIMIT: Final = Script("limits/look_at_limit")

@@ -11,8 +11,6 @@ from taskmq_redis.link.server import Server
 from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
 
-__all__ = ["RedisProgress"]
-
 _REPORT: Final = Script("progress/report")
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -15,8 +15,6 @@ from taskmq_redis.link.replies import decode
 from taskmq_redis.link.server import Server
 from taskmq_redis.scripts.script import Script
 
-__all__ = ["RedisResults", "milliseconds"]
-
 _PUT_RESULT: Final = Script("results/put_result")
 
 # The first read takes place however short the timeout is.

@@ -9,8 +9,6 @@ from taskmq_redis.link.server import Server
 from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
 
-__all__ = ["RedisRevocations"]
-
 _REVOKE: Final = Script("revocations/revoke")
 _REVOKED_SINCE: Final = Script("revocations/revoked_since")
 

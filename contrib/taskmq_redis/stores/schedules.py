@@ -16,8 +16,6 @@ from taskmq_redis.link.server import Server
 from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
 
-__all__ = ["RedisSchedules"]
-
 _CHANGED_SCHEDULES: Final = Script("schedules/changed_schedules")
 _DEFINE_SCHEDULE: Final = Script("schedules/define_schedule")
 _SWAP_RECORDS: Final = Script("schedules/swap_records")

@@ -8,8 +8,6 @@ from taskmq.model.jobs.definitions import Definition, DefinitionContent, decode_
 from taskmq_sql.jobs.values import LAST_CHARACTER, can_be_kept
 from taskmq_sql.steps import Row, Runner, Steps, ask, clock, find_numbers, first, make_number
 
-__all__ = ["SqlDefinitions"]
-
 _LOCK: Final = """
 insert into taskmq.definition as d (tenant, name, version, is_deleted) values ($1, $2, 0, true)
 on conflict (tenant, name) do update set version = d.version returning version, is_deleted"""

@@ -8,8 +8,6 @@ from taskmq.model.jobs.registrations import Origin, RegisteredTask, TaskRegistra
 from taskmq_sql.jobs.values import KEPT_MS, LAST_CHARACTER, can_be_kept, forms_of
 from taskmq_sql.steps import Runner, Steps, ask, clock, insert
 
-__all__ = ["SqlTasks"]
-
 _TELL: Final = """
 insert into taskmq.task_registration (task, digest, content, origin, worker, first_told, last_told)
 @rows(text, bytea, text, text, text, bigint, bigint)

@@ -16,8 +16,6 @@ from taskmq_sql.identity import note
 from taskmq_sql.jobs.values import can_be_kept
 from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, clock, first, placeholders
 
-__all__ = ["SqlAlerts"]
-
 _RULES: Final = "select content, version from taskmq.alert_rule"
 _PUT_RULE: Final = """
 insert into taskmq.alert_rule (tenant, name, version, content) values ($1, $2, $3, $4)

@@ -2,8 +2,6 @@
 
 from taskmq_sql.steps import placeholders
 
-__all__ = ["Conditions", "contains"]
-
 
 class Conditions:
     """Conditions of one query, joined by AND."""

@@ -9,8 +9,6 @@ from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.jobs.values import can_be_kept
 from taskmq_sql.steps import Runner, Steps, ask, placeholders
 
-__all__ = ["SqlDepths"]
-
 _TOGETHER = 100
 _WIDTH = 5
 

@@ -13,8 +13,6 @@ from taskmq_sql.jobs.codes import CODES
 from taskmq_sql.jobs.values import can_be_kept
 from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, find_numbers, names_of
 
-__all__ = ["SqlFailures"]
-
 # The order and the first condition are those of the indexes of unsuccessful jobs: no more rows are read than counted.
 _OF_JOBS: Final = """
 select tenant, task, coalesce(nullif(error_type, ''), '{state}') as error, finished as at,

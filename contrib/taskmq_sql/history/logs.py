@@ -12,8 +12,6 @@ from taskmq_sql.jobs.codes import UNDERWAY_CODES
 from taskmq_sql.jobs.values import can_be_kept, is_job_id
 from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, first, job_id, names_of, placeholders
 
-__all__ = ["SqlLogs"]
-
 _COLUMNS: Final = "number, at, level, logger, message, job, attempt, worker, tenant, task, queue, run, step, child"
 _INSERTED: Final = (
     "job, token, line, at, level, logger, message, attempt, worker, tenant, task, queue, run, step, child"

@@ -13,8 +13,6 @@ from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.jobs.values import can_be_kept
 from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, placeholders
 
-__all__ = ["SqlRollups"]
-
 _FAILURE: Final = "at, job, event, task, queue, tenant, worker, attempt, seconds, error, reason, message, traceback"
 _WIDTH: Final = 13
 _TOGETHER: Final = 100

@@ -28,8 +28,6 @@ from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.jobs.values import LAST_CHARACTER, can_be_kept, escape_error, is_job_id
 from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, first, insert, job_id, lock
 
-__all__ = ["SqlSentJobs"]
-
 _NAMES: Final = (
     "id, name, key, tenant, task, queue, priority, sent, version, state, attempt, worker, started, ended, due, "
     "error_type, error_message, traceback, processor_ms, earlier"

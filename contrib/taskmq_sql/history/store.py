@@ -9,8 +9,6 @@ from taskmq_sql.history.sent_jobs import SqlSentJobs
 from taskmq_sql.history.versions import SqlVersions
 from taskmq_sql.steps import Runner
 
-__all__ = ["SqlHistory"]
-
 
 class SqlHistory:
     """A `HistoryStore` in the database's tables.

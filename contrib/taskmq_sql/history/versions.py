@@ -9,8 +9,6 @@ from taskmq.model.units import storable
 from taskmq_sql.jobs.values import can_be_kept
 from taskmq_sql.steps import Runner, Steps, ask, insert
 
-__all__ = ["SqlVersions"]
-
 _REPORT: Final = """
 insert into taskmq.worker_version (worker, version, first, last) @rows(text, text, bigint, bigint)
 on conflict (worker, version) do update

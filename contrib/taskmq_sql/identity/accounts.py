@@ -23,8 +23,6 @@ from taskmq_sql.identity.rows import (
 )
 from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, clock, first, placeholders
 
-__all__ = ["SqlAccounts", "account_of"]
-
 _USER: Final = f"select {USER_COLUMNS} from taskmq.user u where u.id = $1"
 _NAMED: Final = f"select {USER_COLUMNS} from taskmq.user u where u.name_key = $1"
 _TENANT: Final = f"select {TENANT_COLUMNS} from taskmq.tenant t where t.name = $1 and t.created is not null"

@@ -10,8 +10,6 @@ from taskmq.model.identity import AuditEntry, AuditRecord, ChainLink, Scope, sea
 from taskmq_sql.identity.rows import AUDIT_COLUMNS, audit_record
 from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, clock, first, placeholders
 
-__all__ = ["AUDITED_COLUMNS", "SqlAudit", "audit_values", "note"]
-
 AUDITED_COLUMNS: Final = (
     "action, kind, subject, tenant, user_id, via, credential, request_id, "
     "who, who_salt, who_commitment, what, what_salt, what_commitment"

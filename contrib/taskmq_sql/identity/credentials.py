@@ -28,8 +28,6 @@ from taskmq_sql.identity.audit import note
 from taskmq_sql.identity.rows import KEY_COLUMNS, SESSION_COLUMNS, USER_COLUMNS, browser_session, encode_list, token
 from taskmq_sql.steps import LOCK, Runner, Steps, ask, clock, first
 
-__all__ = ["SqlCredentials"]
-
 _LIVES: Final = "s.ends > $1 and s.last_used + s.idle_ms > $1"
 _FIND_SESSION: Final = f"""
 select {SESSION_COLUMNS}, {USER_COLUMNS} from taskmq.session s join taskmq.user u on u.id = s.user_id

@@ -9,22 +9,6 @@ from taskmq.contracts.identity import ApiToken, BrowserSession, Tenant, User
 from taskmq.model.identity import AuditRecord, Membership, Permission, Role
 from taskmq_sql.steps import Row
 
-__all__ = [
-    "AUDIT_COLUMNS",
-    "KEY_COLUMNS",
-    "ROLE_COLUMNS",
-    "SESSION_COLUMNS",
-    "TENANT_COLUMNS",
-    "USER_COLUMNS",
-    "audit_record",
-    "browser_session",
-    "encode_list",
-    "membership",
-    "tenant",
-    "token",
-    "user",
-]
-
 TENANT_COLUMNS: Final = "t.name, t.description, t.created, t.disabled"
 USER_COLUMNS: Final = (
     "u.id, u.name, u.email, u.created, u.version, u.disabled, u.password_changed, u.last_login, u.password"

@@ -5,8 +5,6 @@ from taskmq_sql.identity.audit import SqlAudit
 from taskmq_sql.identity.credentials import SqlCredentials
 from taskmq_sql.steps import Runner
 
-__all__ = ["SqlIdentities"]
-
 
 class SqlIdentities:
     """An `IdentityStore` in the database's tables."""

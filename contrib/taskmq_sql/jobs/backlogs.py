@@ -7,8 +7,6 @@ from typing import Final
 from taskmq.contracts.jobs import JobRecord, QueueBacklog, WaitingLane
 from taskmq_sql.steps import JobId, Runner, Steps, ask, find_numbers, first, names_of
 
-__all__ = ["SqlBacklogs"]
-
 # Both read an index alone. That of gates has no queue, so its limit bounds what the partition's other queues cost.
 _READY: Final = """
 select count(*), min(due) from (select due from taskmq.ready where queue = $1 limit $2) found"""

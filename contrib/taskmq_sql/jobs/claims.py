@@ -19,8 +19,6 @@ from taskmq_sql.jobs.codes import CODES, UNDERWAY_CODES
 from taskmq_sql.jobs.withdrawals import holds_lease, lock_jobs, return_behind
 from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, clock, insert, job_id, names_of
 
-__all__ = ["SqlClaims", "forget_claims", "free_keys_of", "keep_results", "keep_results_of"]
-
 _UNDER_WAY: Final = ", ".join(map(str, UNDERWAY_CODES))
 _SUCCEEDED: Final = CODES[JobState.SUCCEEDED]
 _PAUSES: Final = f"'{SUSPENDED}', '{MISMATCH}'"

@@ -5,17 +5,6 @@ from typing import Final, Literal
 from taskmq.model.jobs.dependencies import DependencyCondition
 from taskmq.model.states import UNDERWAY, JobState
 
-__all__ = [
-    "CODES",
-    "CONDITIONS",
-    "CONDITION_CODES",
-    "EVENT_CODES",
-    "EVENT_KINDS",
-    "STATES",
-    "UNDERWAY_CODES",
-    "EventKind",
-]
-
 EventKind = Literal[
     "change",
     "cancel",

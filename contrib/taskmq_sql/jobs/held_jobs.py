@@ -11,8 +11,6 @@ from taskmq.model.units import storable
 from taskmq_sql.jobs.codes import CODES
 from taskmq_sql.steps import JobId, Steps, ask, insert, job_id, names_of
 
-__all__ = ["FIRST_ID", "held_jobs", "try_versions"]
-
 FIRST_ID: Final = JobId("00000000-0000-0000-0000-000000000000")
 _TRY: Final = "insert into taskmq.tried_version (id, version) @rows(uuid, text) on conflict do nothing"
 _HELD: Final = f"""

@@ -26,8 +26,6 @@ from taskmq_sql.jobs.held_jobs import FIRST_ID, held_jobs, try_versions
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.steps import JobId, Runner, Steps, ask, clock, insert, job_id
 
-__all__ = ["SqlJournals"]
-
 _HEARTBEAT: Final = "heartbeat"
 _UNDERWAY: Final = ", ".join(map(str, UNDERWAY_CODES))
 _LIVE: Final = f"select id, token from taskmq.job where id = any($1::uuid[]) and state in ({_UNDERWAY})"

@@ -8,8 +8,6 @@ from sqlalchemy import Connection, text
 from taskmq.model.units import DAY_MS
 from taskmq_sql.jobs.tables import BY_DAY, SCHEMA
 
-__all__ = ["AHEAD", "day_of", "make_partitions", "partition_statements"]
-
 AHEAD: Final = 7
 """Number of days that are created in advance."""
 

@@ -9,8 +9,6 @@ from taskmq.model.limits import RateBook, RateDemand
 from taskmq_sql.jobs.withdrawals import holds_lease, lock_jobs, return_behind
 from taskmq_sql.steps import Runner, Steps, ask, clock, insert
 
-__all__ = ["SqlRates"]
-
 _LOCK: Final = """
 insert into taskmq.rate as r (key, used) @rows(text, float8) on conflict (key) do update set used = r.used"""
 _USED: Final = "select key, used from taskmq.rate where key = any($1::text[])"

@@ -23,8 +23,6 @@ from taskmq_sql.leases import SqlLeases
 from taskmq_sql.report_keys import SqlReportKeys
 from taskmq_sql.steps import Runner
 
-__all__ = ["SharedDispatch"]
-
 
 class SharedDispatch:
     """Leases, claims, rates, backlogs and keys of reports.

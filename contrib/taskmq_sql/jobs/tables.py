@@ -56,8 +56,6 @@ of version 7, so they sort by the time of submission, which they contain. SQLite
 
 from typing import Final
 
-__all__ = ["BASELINE", "BY_DAY", "HEAD", "LONGEST_BODY", "SCHEMA", "VERSION_TABLE"]
-
 BASELINE: Final = "0101"
 """The first version. Lower numbers belong to development versions, which no code reads."""
 HEAD: Final = "0120"

@@ -12,20 +12,6 @@ from taskmq.model.jobs.registrations import TaskRegistration, encode_registratio
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.units import DAY_MS, storable
 
-__all__ = [
-    "KEPT_MS",
-    "LAST_CHARACTER",
-    "can_be_kept",
-    "decode_detail",
-    "encode_detail",
-    "escape_error",
-    "forms_of",
-    "is_job_id",
-    "owner_in",
-    "reason",
-    "shard_of",
-]
-
 KEPT_MS: Final = 30 * DAY_MS
 """Retention of a form of a task after its last report."""
 LAST_CHARACTER: Final = "\U0010ffff"

@@ -8,8 +8,6 @@ from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES
 from taskmq_sql.steps import JobId, Steps, ask, first, insert, job_id
 
-__all__ = ["LockedJob", "holds_lease", "lock_jobs", "return_behind"]
-
 _DISPATCHED: Final = CODES[JobState.DISPATCHED]
 _LEASE: Final = """
 select 1 from taskmq.lease where key = $1 and epoch = $2 and holder is not null for share"""

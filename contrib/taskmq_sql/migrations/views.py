@@ -22,8 +22,6 @@ from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES
 from taskmq_sql.jobs.tables import SCHEMA
 
-__all__ = ["VIEWS", "make_views"]
-
 _COMPLETED: Final = (JobState.SUCCEEDED,)
 _FAILED: Final = (JobState.FAILED, JobState.EXPIRED, JobState.UPSTREAM_FAILED)
 _CANCELLED: Final = (JobState.CANCELLED, JobState.SKIPPED)

@@ -22,18 +22,6 @@ from taskmq.model.nodes import (
 from taskmq_sql.jobs.codes import UNDERWAY_CODES
 from taskmq_sql.steps import Query, Row, Steps, ask, clock, first
 
-__all__ = [
-    "CLOSE",
-    "allocate",
-    "allocations",
-    "close_all",
-    "insert_allocations",
-    "placed_rows",
-    "release",
-    "reserve",
-    "usage_by_node",
-]  # fmt: skip
-
 CLOSE: Final = "update taskmq.allocation set ended = $1 where node = $2 and ended is null"
 _ENTRY: Final = "a.id, a.node, a.label, a.tenant, a.task, a.amounts, a.since, a.until, a.ended"
 _UNDER_WAY: Final = f"""exists (

@@ -11,8 +11,6 @@ from taskmq.model.nodes import HostNode, NodeTold
 from taskmq_sql.nodes.allocations import CLOSE, close_all, usage_by_node
 from taskmq_sql.steps import Row, Steps, ask, clock, first
 
-__all__ = ["drain", "expire", "nodes", "remove", "report", "set_busy"]
-
 _COLUMNS: Final = "name, id, told, heartbeat, registered, epoch, is_busy, is_draining, is_lost"
 # The first epoch is the time, so a node that was removed and returns has a new one.
 _TELL: Final = """

@@ -10,8 +10,6 @@ from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, NewAlloca
 from taskmq_sql.nodes import allocations, registry
 from taskmq_sql.steps import Runner, Steps, clock
 
-__all__ = ["PlacementQueries", "SqlNodes"]
-
 Reserve = Callable[[int], Steps[list[Placement]]]
 
 

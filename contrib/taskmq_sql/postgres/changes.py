@@ -16,8 +16,6 @@ from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.records import error_columns, job_records
 from taskmq_sql.postgres.statements import CHANGE, CHANGE_AUDITED, CHANGE_ENDS, CHANGE_ENDS_AUDITED
 
-__all__ = ["change", "change_in"]
-
 # Keyed by whether the change ends the job, and whether it is audited.
 _STATEMENTS: Final = {
     (False, False): CHANGE,

@@ -10,19 +10,6 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreRefused, StoreUnavailable
 
-__all__ = [
-    "FAILURES",
-    "HOT",
-    "LISTS",
-    "LOOKUPS",
-    "WALKS",
-    "Connection",
-    "Connections",
-    "Purpose",
-    "Row",
-    "column_of",
-]
-
 T = TypeVar("T")
 
 Row = Any

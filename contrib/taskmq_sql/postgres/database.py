@@ -17,8 +17,6 @@ from taskmq_sql.postgres.transactions import Answers, PostgresRunner
 from taskmq_sql.postgres.upkeep.days import make_days
 from taskmq_sql.urls import address_of, plain_url
 
-__all__ = ["Database", "encoding_refusal", "revision_refusal"]
-
 _READERS: Final = 2
 _ADVANCERS: Final = 2
 # A plan over all days takes 15 KB per day at the server.

@@ -27,8 +27,6 @@ from taskmq_sql.postgres.statements import (
     WAITING_FOR,
 )
 
-__all__ = ["Unmet", "Upstream", "depend", "find_upstream", "release", "settle_ends_of", "unmet", "wait"]
-
 Unmet = Sequence[tuple[JobDependency, JobState]]
 """Dependencies of a job that are not met, with the states of the upstream jobs."""
 

@@ -22,8 +22,6 @@ from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.submission import Numbers, insert_jobs, numbers_of
 
-__all__ = ["DROP", "DUE", "OCCUR", "TURN", "PostgresFirings"]
-
 TURN: Final = """
 with fence as materialized (
   select true as held from taskmq.lease where key = $7 and epoch = $8 and holder is not null for share),

@@ -6,8 +6,6 @@ from typing import Final, Literal
 from taskmq_sql.jobs.values import can_be_kept
 from taskmq_sql.postgres.connections import Connection, Connections
 
-__all__ = ["Kind", "Names"]
-
 Kind = Literal["tenant", "queue", "task", "worker"]
 _KINDS: Final[tuple[Kind, ...]] = ("tenant", "queue", "task", "worker")
 

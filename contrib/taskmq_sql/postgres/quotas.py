@@ -24,16 +24,6 @@ from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.statements import FIRST, PLACE, WAITING
 from taskmq_sql.settings import SqlSettings
 
-__all__ = [
-    "Admission",
-    "KnownQuotas",
-    "admit_jobs",
-    "admit_placements",
-    "dispatch_within",
-    "has_quota",
-    "lock_usage",
-]
-
 _LOCK: Final = """
 insert into taskmq.quota_usage (name, day, jobs, bytes, used_until) select name, 0, 0, 0, 0
 from unnest($1::text[]) as i(name)

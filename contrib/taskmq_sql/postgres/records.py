@@ -13,15 +13,6 @@ from taskmq_sql.jobs.values import decode_detail, owner_in
 from taskmq_sql.postgres.connections import Connections, Row
 from taskmq_sql.postgres.names import Kind, Names
 
-__all__ = [
-    "attempt_records",
-    "dispatched_jobs",
-    "error_columns",
-    "error_of",
-    "history_entries",
-    "job_records",
-]
-
 _BODIES: Final = "select id, body from taskmq.job_body where id = any($1::uuid[])"
 _FAILED: Final = CODES[JobState.FAILED]
 _NOWHERE: Final[Mapping[str, str]] = {}

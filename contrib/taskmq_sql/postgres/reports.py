@@ -35,8 +35,6 @@ from taskmq_sql.postgres.statements import AGAIN, END, EVENTS, EXISTING, FORGOTT
 from taskmq_sql.postgres.transactions import drive
 from taskmq_sql.report_keys import read_keys
 
-__all__ = ["WORKERS", "Ending", "Note", "apply", "end", "note"]
-
 _NOW: Final = "select taskmq.now_ms()"
 _TENANT: Final = "select name from taskmq.tenant where id = $1"
 WORKERS: Final = "select id, name from taskmq.worker where id = any($1::int[])"

@@ -12,46 +12,6 @@ from typing import Final
 from taskmq_sql.identity.audit import AUDITED_COLUMNS
 from taskmq_sql.steps import placeholders
 
-__all__ = [
-    "AGAIN",
-    "ANY_END",
-    "CHANGE",
-    "CHANGE_AUDITED",
-    "CHANGE_ENDS",
-    "CHANGE_ENDS_AUDITED",
-    "CONFIRM",
-    "DISPATCH",
-    "DISPATCH_AGAIN",
-    "DUE",
-    "END",
-    "EVENTS",
-    "EXISTING",
-    "FIRE",
-    "FIRST",
-    "FORGET",
-    "FORGOTTEN",
-    "FREE",
-    "GATE_OF",
-    "HEADS",
-    "IN_FLIGHT",
-    "JOB_COLUMNS",
-    "LANES",
-    "LOOK",
-    "OPEN_GATES",
-    "PLACE",
-    "PLACEABLE",
-    "PUT_BEHIND",
-    "STARTED",
-    "SUBMIT",
-    "TAKE_ENDS",
-    "TAKE_OVER",
-    "UNDISPATCH",
-    "UPSTREAM_FAILED",
-    "WAITING",
-    "WAITING_FOR",
-    "WITHDRAWN",
-]
-
 JOB_COLUMNS: Final = (
     "id, due, scheduled, token, expires, dispatched, started, tenant, queue, task, worker, version, attempt, "
     "priority, state, key, cancel_requested, error_type, error_message, traceback, first_started, body"

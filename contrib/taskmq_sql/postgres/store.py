@@ -53,8 +53,6 @@ from taskmq_sql.schedules import SqlSchedules
 from taskmq_sql.steps import Work
 from taskmq_sql.store import SqlJobStore
 
-__all__ = ["PostgresJobStore"]
-
 T = TypeVar("T")
 
 _COLUMNS: Final = JOB_COLUMNS.removesuffix(", body")

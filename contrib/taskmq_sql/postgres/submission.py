@@ -30,8 +30,6 @@ from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.quotas import Admission, admit_jobs, has_quota, lock_usage
 from taskmq_sql.postgres.statements import SUBMIT
 
-__all__ = ["Numbers", "insert_jobs", "insert_within", "numbers_of", "submit"]
-
 _EXISTING: Final = """
 select i.id, coalesce(j.state, h.state) as state, coalesce(j.version, h.version) as version
 from unnest($1::uuid[]) as i(id)

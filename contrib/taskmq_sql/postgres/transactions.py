@@ -17,8 +17,6 @@ from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.replica import Shown
 from taskmq_sql.steps import CLOCK, LOCK, LOCK_NAMES, NAMED, NUMBERED, TOGETHER, Query, Row, Steps, Work
 
-__all__ = ["Answers", "PostgresRunner", "connection_of", "drive"]
-
 T = TypeVar("T")
 
 _NOW: Final = "select taskmq.now_ms()"

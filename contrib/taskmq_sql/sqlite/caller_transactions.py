@@ -15,8 +15,6 @@ from taskmq.errors import UnsupportedFeature
 from taskmq_embedded.memory import MemoryThread
 from taskmq_sql.sqlite.file.transaction import Transaction
 
-__all__ = ["CallerTransactions"]
-
 T = TypeVar("T")
 
 _Work = Callable[[Transaction], object]

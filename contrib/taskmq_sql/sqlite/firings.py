@@ -20,8 +20,6 @@ from taskmq_sql.sqlite.jobs.codes import id_bytes
 from taskmq_sql.sqlite.jobs.dispatches import holds
 from taskmq_sql.sqlite.jobs.submissions import occur
 
-__all__ = ["SqliteFirings"]
-
 _VERSIONS: Final = "SELECT id, version FROM schedule WHERE id IN (@values)"
 _TURN: Final = """
     UPDATE schedule SET next_at = v.column2, record = v.column3, version = version + 1

@@ -10,8 +10,6 @@ from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import id_bytes, id_text
 from taskmq_sql.sqlite.jobs.dispatches import holds
 
-__all__ = ["gate_of", "look", "open_gates", "put_behind"]
-
 _LOOK: Final = """
     SELECT r.id, j.task, j.body, coalesce(j.expires <= ?, 0) FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
     WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?

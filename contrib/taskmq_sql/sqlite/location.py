@@ -11,8 +11,6 @@ from taskmq_embedded.connection import Synchronous
 from taskmq_embedded.memory import MEMORY
 from taskmq_sql.sqlite.store import SqliteJobStore
 
-__all__ = ["open_store"]
-
 _PREFIX: Final = "sqlite:///"
 _OLDEST: Final = (3, 37)
 _SYNCHRONOUS: Final[dict[str, Synchronous]] = {"full": "FULL", "normal": "NORMAL"}

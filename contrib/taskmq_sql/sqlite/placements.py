@@ -19,8 +19,6 @@ from taskmq_sql.sqlite.jobs.dispatches import dispatch_named, holds
 from taskmq_sql.sqlite.quota_dispatch import admit_placements
 from taskmq_sql.sqlite.runner import drive
 
-__all__ = ["SqlitePlacements"]
-
 _WAITING: Final = """
     SELECT r.id, r.due, j.task, j.token, j.expires, j.detail FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
     WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? AND (r.due, r.id) > (?, ?) ORDER BY r.due, r.id LIMIT ?

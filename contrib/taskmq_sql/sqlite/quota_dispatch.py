@@ -13,8 +13,6 @@ from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.dispatches import dispatch_named, holds, under_way
 from taskmq_sql.sqlite.quotas import usage_of, write_usage
 
-__all__ = ["admit_placements", "dispatch_within"]
-
 _UNDER_WAY: Final = "SELECT tenant, detail FROM job WHERE id IN (@values)"
 _DETAIL: Final = "SELECT detail FROM job WHERE id = ?"
 _WAITING: Final = """

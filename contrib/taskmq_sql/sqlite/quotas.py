@@ -20,8 +20,6 @@ from taskmq_sql.sqlite.file.sets import run_each, select_each
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.runner import drive
 
-__all__ = ["Room", "quotas", "usage_of", "write_usage"]
-
 _USAGE: Final = "SELECT name, day, jobs, bytes, used_until FROM quota_usage WHERE name IN (@values)"
 _WRITE: Final = """
     INSERT INTO quota_usage (name, day, jobs, bytes, used_until) VALUES @rows

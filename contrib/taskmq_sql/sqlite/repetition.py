@@ -15,8 +15,6 @@ from taskmq_sql.sqlite.jobs.records import get
 from taskmq_sql.sqlite.jobs.submissions import submit
 from taskmq_sql.sqlite.jobs.updates import record_change
 
-__all__ = ["resume", "retry"]
-
 _AS_IT_WAS: Final = "SELECT tenant FROM job_history WHERE id = ? AND state = ? AND version = ?"
 _REPEATED: Final = "UPDATE job_history SET retried_as = ?, version = version + 1 WHERE id = ?"
 _ATTEMPT: Final = """

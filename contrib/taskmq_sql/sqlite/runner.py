@@ -13,8 +13,6 @@ from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.steps import CLOCK, LOCK, LOCK_NAMES, NAMED, NOW, NUMBERED, TOGETHER, JobId, Query, Row, Steps, Work
 
-__all__ = ["Answers", "SqliteRunner", "drive"]
-
 T = TypeVar("T")
 
 # SQLite limits the values of a statement: longer lists and rows are split.

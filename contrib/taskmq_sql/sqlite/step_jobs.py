@@ -14,8 +14,6 @@ from taskmq_sql.sqlite.jobs.updates import update
 from taskmq_sql.sqlite.runner import Answers
 from taskmq_sql.steps import CANCEL, SUBMIT, Row
 
-__all__ = ["ANSWERS"]
-
 
 def _submit(transaction: Transaction, args: Sequence[Any]) -> Sequence[Row]:
     return [(answer,) for answer in occur(transaction, args)]

@@ -67,8 +67,6 @@ from taskmq_sql.sqlite.step_jobs import ANSWERS
 from taskmq_sql.steps import Work
 from taskmq_sql.store import SqlJobStore
 
-__all__ = ["SqliteJobStore"]
-
 T = TypeVar("T")
 
 _SHARDS: Final = 64

@@ -7,22 +7,6 @@ import msgspec
 from taskmq.api.values import Note, ShortText
 from taskmq.model.history.alerts import AlertMetric, AlertState, Severity
 
-__all__ = [
-    "AlertList",
-    "AlertView",
-    "MetricsView",
-    "NoticeList",
-    "NoticeView",
-    "RuleBody",
-    "RuleList",
-    "RuleView",
-    "SetupBody",
-    "SilenceBody",
-    "SilenceList",
-    "SilenceView",
-    "TestedView",
-]
-
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 _Span = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
 

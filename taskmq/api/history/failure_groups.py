@@ -7,8 +7,6 @@ import msgspec
 from taskmq.api.values import Note
 from taskmq.model.history.failure_groups import GroupState
 
-__all__ = ["FailureGroupList", "FailureGroupView", "MuteBody", "ResolveBody"]
-
 
 class FailureGroupView(msgspec.Struct, frozen=True, kw_only=True):
     """The failures of one tenant, task and error.

@@ -4,21 +4,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = [
-    "DayUsageList",
-    "DayUsageView",
-    "FailureLane",
-    "FailureList",
-    "FailureView",
-    "MetricList",
-    "MissingSource",
-    "PointView",
-    "RollupList",
-    "RollupView",
-    "SeriesView",
-    "VersionMark",
-]
-
 
 class PointView(msgspec.Struct, frozen=True):
     """A value at the start of its step; None if no data exists for the step."""

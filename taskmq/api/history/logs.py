@@ -2,11 +2,6 @@
 
 import msgspec
 
-__all__ = [
-    "LineList",
-    "LineView",
-]
-
 
 class LineView(msgspec.Struct, frozen=True, kw_only=True):
     """A log line. `log_time`, `log_level` and `log_message` repeat `at`, `level` and `message`.

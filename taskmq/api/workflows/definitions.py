@@ -6,17 +6,6 @@ import msgspec
 
 from taskmq.api.values import ShortText
 
-__all__ = [
-    "ActivateBody",
-    "StartRunBody",
-    "StartedRunView",
-    "WorkflowBody",
-    "WorkflowLineView",
-    "WorkflowList",
-    "WorkflowVersions",
-    "WorkflowView",
-]
-
 
 class WorkflowBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A workflow file to store.

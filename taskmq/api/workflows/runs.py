@@ -7,31 +7,6 @@ import msgspec
 from taskmq.api.jobs import ResultProblem
 from taskmq.api.values import Note, ShortText
 
-__all__ = [
-    "CancelRunBody",
-    "CloneRunBody",
-    "HoldRunBody",
-    "RedriveBody",
-    "RedrivenRun",
-    "RunChildList",
-    "RunChildView",
-    "RunGraphView",
-    "RunLineList",
-    "RunLineView",
-    "RunPlaceView",
-    "RunStepList",
-    "RunStepMark",
-    "RunStepView",
-    "RunTimeline",
-    "SignalBody",
-    "SignalledRun",
-    "TimelineAttempt",
-    "TimelineInterruption",
-    "TimelineJob",
-    "TimelineRow",
-    "WorkflowRunView",
-]
-
 
 class CancelRunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The reason, shown with the run."""

@@ -12,8 +12,6 @@ from taskmq.operations.audit import export_record, parse_chain_head, verify_chai
 from taskmq.operations.audit.actions import audit_subject
 from taskmq.operations.tenant_jobs import TenantJobs
 
-__all__ = ["AppAudit"]
-
 
 class AppAudit(AppCalls):
     """The audit entries of the caller's tenant, or of all."""

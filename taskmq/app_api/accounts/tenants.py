@@ -8,8 +8,6 @@ from taskmq.app_api.views import instant_text, render_all
 from taskmq.contracts.identity import Tenant
 from taskmq.model.identity import EVERYTHING_OF_ALL, Scope
 
-__all__ = ["AppTenants", "tenant_view"]
-
 
 class AppTenants(AppAccounts):
     """Tenants by name. Methods raise `IdentityNotFound` and `IdentityConflict`."""

@@ -17,8 +17,6 @@ from taskmq.model.identity import read_scopes
 if TYPE_CHECKING:
     from taskmq.access import IdentityAdministration
 
-__all__ = ["AppTokens"]
-
 _PAGE = 1_000
 
 

@@ -14,8 +14,6 @@ from taskmq.contracts.identity import ApiToken, BrowserSession, CredentialStore,
 from taskmq.errors import IdentityNotFound
 from taskmq.model.identity import Membership, Role
 
-__all__ = ["AppUsers", "membership_of", "membership_view", "session_view", "token_view", "user_view"]
-
 
 class AppUsers(AppAccounts):
     """Users by id. Methods raise `IdentityNotFound` and `IdentityConflict`."""

@@ -15,8 +15,6 @@ from taskmq.model.history.channels import shown_channel
 from taskmq.model.identity import Permission
 from taskmq.operations.history import TenantAlerts
 
-__all__ = ["AppAlerts", "read_rule"]
-
 
 class AppAlerts(AppCalls):
     """Alerts, with their rules, silences and notices."""

@@ -9,8 +9,6 @@ from taskmq.errors import NotPermitted, RequestRefused
 from taskmq.model.history.failure_groups import GroupState
 from taskmq.operations.history import FailureGroup, TenantFailureGroups
 
-__all__ = ["AppFailureGroups"]
-
 
 class AppFailureGroups(AppCalls):
     """Groups of failures by task and error, of the caller's tenant."""

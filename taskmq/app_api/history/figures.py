@@ -26,8 +26,6 @@ from taskmq.operations.history import (
 )
 from taskmq.operations.history.failures import SOURCES
 
-__all__ = ["AppFigures"]
-
 
 class AppFigures(AppCalls):
     """Statistics of runs, and failures, in both lanes."""

@@ -6,8 +6,6 @@ from taskmq.app_api.views import instant_text, render_all, view_of
 from taskmq.model.history.logs import LogFilter, LogPage, StoredLine, level_name, read_level
 from taskmq.operations.tenant_jobs import TenantJobs
 
-__all__ = ["AppLogs", "line_list"]
-
 
 class AppLogs(AppCalls):
     """Log lines of the jobs that the caller may see."""

@@ -16,8 +16,6 @@ from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.units import Duration
 from taskmq.operations.bulks import BulkOrder, BulkRunner, TenantBulks
 
-__all__ = ["AppBulks"]
-
 _CODES: Final = {kind.__name__: code for kind, _, code, _ in PROBLEMS}
 _POLL_SECONDS: Final = 0.05
 

@@ -18,8 +18,6 @@ from taskmq.model.jobs.definitions import Definition
 from taskmq.model.jobs.registrations import RegisteredTask, TaskRegistration
 from taskmq.tasks.registration import registration_of_task, registrations_of
 
-__all__ = ["AppDefinitions", "AppTasks"]
-
 
 class AppDefinitions(AppCalls):
     """Definitions: named, versioned templates of jobs.

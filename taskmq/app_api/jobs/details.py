@@ -17,8 +17,6 @@ from taskmq.model.retry import RunOptions
 from taskmq.model.states import JobState
 from taskmq.operations.tenant_jobs import TenantJobs
 
-__all__ = ["expand_job", "progress_of_job"]
-
 
 async def expand_job(
     jobs: TenantJobs, record: JobRecord, wanted: Collection[str], *, can_say: bool = True

@@ -40,8 +40,6 @@ from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.stored_jobs.explanations import Explanation
 from taskmq.stored_jobs.job_changes import ChangeOptions
 
-__all__ = ["AppJobs"]
-
 _CAP: Final = 100_000
 _COUNTED: Final = 10_000
 _MOST_REFUSALS: Final = 100

@@ -10,8 +10,6 @@ from taskmq.contracts.jobs import JobRecord
 from taskmq.operations.tenant_jobs import JobOrder, SubmitOutcome, TenantJobs
 from taskmq.tasks.job_options import DefinitionOptions, JobOptions
 
-__all__ = ["changed_view", "options_of", "order_of", "priority_number", "submitted_job"]
-
 _PRIORITIES: Final = {"high": 8, "medium": 4, "low": 1}
 _TEMPLATE_NAMES: Final = tuple(DefinitionOptions.__annotations__.keys() & set(JobTerms.__struct_fields__))
 

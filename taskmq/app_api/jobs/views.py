@@ -16,20 +16,6 @@ from taskmq.model.outcome import ErrorRecord, error_line
 from taskmq.model.retry import RunOptions
 from taskmq.model.states import JobState
 
-__all__ = [
-    "AttemptView",
-    "ErrorView",
-    "HistoryView",
-    "JobView",
-    "attempt_view",
-    "history_view",
-    "job_view",
-    "options_view",
-    "progress_view",
-    "state_named",
-    "states_of",
-]
-
 _STATUSES: Final[Mapping[JobState, str]] = {
     JobState.WAITING: "queued",
     JobState.HELD: "queued",

@@ -57,9 +57,6 @@ from taskmq.schedules.target import SCHEDULE_LABEL
 from taskmq.workflow.runs.calls import find_calls
 from taskmq.workflow.runs.service import RunService, check_form
 
-__all__ = ["AppRuns"]
-
-
 _LONGEST_CURSOR: Final = 10
 _MOST_MARKS: Final = 100
 

@@ -10,8 +10,6 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.runs.graphs import RunGraph
 from taskmq.model.runs.records import RunRecord, RunState, StepRecord
 
-__all__ = ["build_rows", "ready_times"]
-
 _TOGETHER: Final = 200
 
 

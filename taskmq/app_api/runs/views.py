@@ -5,8 +5,6 @@ from taskmq.app_api.views import instant_text, view_of
 from taskmq.model.runs.graphs import RunGraph
 from taskmq.model.runs.records import RunRecord, StepKey, StepRecord
 
-__all__ = ["child_view", "line_view", "mark_view", "step_view"]
-
 
 def line_view(run: RunRecord, steps: int, marks: list[RunStepMark] | None = None) -> RunLineView:
     """Render a run that has this number of steps."""

@@ -20,8 +20,6 @@ from taskmq.model.units import did_you_mean
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature
 from taskmq.tasks.registration import registration_of_task
 
-__all__ = ["find_call_faults"]
-
 _ITEM = "${item}"
 
 

@@ -12,8 +12,6 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from taskmq.errors import UnsupportedFeature
 
-__all__ = ["LONGEST", "Document", "DocumentError", "FileFormat", "read_document"]
-
 FileFormat = Literal["yaml", "json"]
 
 LONGEST: Final = 262_144

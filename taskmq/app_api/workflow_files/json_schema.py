@@ -16,8 +16,6 @@ from taskmq.model.runs.paths import NAME
 from taskmq.model.runs.rules import RuleName
 from taskmq.model.runs.validation import MOST_STEPS
 
-__all__ = ["workflow_schema"]
-
 _DESCRIBED: Final = re.compile(r"^ {8}([a-z_]+(?:, [a-z_]+)*): (.+(?:\n {12}.+)*)", re.MULTILINE)
 _FILE_WORDS: Final = {"arguments": "with", "condition": "if", "expires_in": "expires"}
 _DURATION: Final[dict[str, Any]] = {"type": ["string", "number"], "examples": ["30s", "10m", "2h", "1d12h"]}

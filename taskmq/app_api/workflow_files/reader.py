@@ -20,8 +20,6 @@ from taskmq.model.runs.validation import PARAMETERS, WorkflowFault, validate_wor
 from taskmq.model.values.schemas import find_flaw, find_misfit
 from taskmq.tasks.job_options import JobPlan, plan_job
 
-__all__ = ["JOB_WORDS", "WorkflowFile", "read_workflow"]
-
 JOB_WORDS: Final = frozenset(JobTerms.__struct_fields__) - {"timeout", "expires_in", "node_labels"} | {
     "expires",
     "retries",

@@ -21,8 +21,6 @@ from taskmq.schedules.store_records import StoredRecords
 from taskmq.schedules.target import StoredWorkflow, tasks_of
 from taskmq.schedules.triggers import Trigger
 
-__all__ = ["SCHEDULE", "FileSchedule", "FileScheduleChange", "FileSchedules", "find_schedule_faults"]
-
 SCHEDULE: Final = "schedule"
 """Word of a file for the schedule that starts the workflow."""
 

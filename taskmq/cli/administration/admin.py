@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from taskmq.contracts.identity import IdentityStore, User
     from taskmq.operations.audit import RestoredStep
 
-__all__ = ["app"]
-
 _STEP_COLUMNS: Final = ("is_done", "what", "subject")
 
 app = Noun(

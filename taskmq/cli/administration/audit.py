@@ -17,8 +17,6 @@ from taskmq.operations.audit import parse_chain_head
 if TYPE_CHECKING:
     from taskmq.api.accounts import AuditEntryView
 
-__all__ = ["app"]
-
 _FACTS: Final = ("is_whole", "entries", "head", "erased", "unsealed")
 
 app = Noun(name="audit", help="Read and verify the audit log of administrators and operators.")

@@ -11,8 +11,6 @@ from taskmq.cli.noun import Noun
 from taskmq.cli.output import ask_first, note
 from taskmq.cli.server_link import ask, show_record, show_rows
 
-__all__ = ["app"]
-
 app = Noun(name="quota", help="Limit how much tenants and users may submit: list, set, remove.")
 
 _COLUMNS: Final = (

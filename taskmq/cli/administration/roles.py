@@ -14,8 +14,6 @@ from taskmq.model.identity import EVERYWHERE, RULES, Role
 if TYPE_CHECKING:
     from taskmq.api.accounts import MemberView
 
-__all__ = ["app"]
-
 app = Noun(name="role", help="Manage the roles of users on tenants: add, list, remove, permissions.")
 
 _COLUMNS: Final = ("tenant", "user", "role", "tasks", "groups")

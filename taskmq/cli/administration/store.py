@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.cli.server_link import Api
 
-__all__ = ["administer", "at_store", "read_own_password", "read_password", "user_id_of"]
-
 T = TypeVar("T")
 
 

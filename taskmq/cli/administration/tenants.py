@@ -9,8 +9,6 @@ from taskmq.cli.server_link import ask, show_record, show_rows, text_of_instant
 if TYPE_CHECKING:
     from taskmq.api.accounts import TenantView
 
-__all__ = ["app"]
-
 app = Noun(name="tenant", help="Manage tenants: add, list, disable, enable, remove.")
 
 _COLUMNS: Final = ("name", "description", "created", "disabled")

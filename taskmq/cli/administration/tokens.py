@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from taskmq.cli.operator import OperatorApi
     from taskmq.http import AsyncClient
 
-__all__ = ["app"]
-
 app = Noun(name="token", help="Manage API tokens: add, list, remove.")
 
 _COLUMNS: Final = ("id", "user", "name", "scopes", "tenants", "tasks", "created", "expires", "last_used")

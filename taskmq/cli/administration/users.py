@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from taskmq.api.accounts import ChangedUserView, UserView
     from taskmq.api.sign_in import SessionView, TokenView
 
-__all__ = ["app"]
-
 app = Noun(name="user", help="Manage users: add, list, show, password, disable, enable, remove.")
 
 _COLUMNS: Final = ("name", "email", "created", "last_login", "password", "disabled")

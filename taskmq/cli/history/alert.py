@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from taskmq.api.history.alerts import AlertView, NoticeView, RuleView, SilenceView
     from taskmq.model.history.alerts import AlertRule
 
-__all__ = ["app"]
-
 app = Noun(name="alert", help="Manage alerts: list, rules, apply, remove, test, silence, unsilence, notices.")
 
 _ALERT_COLUMNS: Final = ("state", "severity", "rule", "subject", "value", "since", "told", "tenant")

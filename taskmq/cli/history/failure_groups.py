@@ -16,8 +16,6 @@ from taskmq.model.units import parse_seconds, to_datetime
 if TYPE_CHECKING:
     from taskmq.api.history.failure_groups import FailureGroupView
 
-__all__ = ["app"]
-
 app = Noun(name="failure-group", help="Manage groups of failures by task and error: list, resolve, mute, reopen.")
 
 _COLUMNS: Final = ("id", "state", "tenant", "task", "error", "failures", "before", "last", "message")

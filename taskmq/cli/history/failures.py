@@ -15,8 +15,6 @@ from taskmq.model.units import parse_seconds, to_datetime
 if TYPE_CHECKING:
     from taskmq.api.history.figures import FailureView
 
-__all__ = ["failures"]
-
 _PAGE: Final = 200
 _COLUMNS: Final = ("at", "lane", "tenant", "job", "task", "queue", "attempt", "event", "summary", "then")
 

@@ -10,8 +10,6 @@ from taskmq.model.units import parse_seconds, to_datetime
 if TYPE_CHECKING:
     from taskmq.api.history.figures import RollupView
 
-__all__ = ["stats"]
-
 _COLUMNS: Final = (
     "ended",
     "failed",

@@ -12,8 +12,6 @@ from taskmq.model.units import parse_seconds, to_datetime
 if TYPE_CHECKING:
     from taskmq.api.history.figures import DayUsageView
 
-__all__ = ["usage"]
-
 _COLUMNS: Final = (
     "runs",
     "ended",

@@ -19,8 +19,6 @@ from taskmq.model.jobs.changes import RetryMode
 if TYPE_CHECKING:
     from taskmq.api.jobs import BulkOperationView
 
-__all__ = ["app"]
-
 
 class _Order(TypedDict, total=False):
     everything: bool

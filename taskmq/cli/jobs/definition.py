@@ -17,8 +17,6 @@ from taskmq.cli.typed_values import array_of, object_of
 if TYPE_CHECKING:
     from taskmq.api.definitions import DefinitionView
 
-__all__ = ["app"]
-
 app = Noun(name="definition", help="Manage job definitions. Submit a job of one with `taskmq job submit NAME`.")
 
 _COLUMNS: Final = ("definition", "version", "task", "queue", "priority", "owner", "at", "by", "description")

@@ -10,8 +10,6 @@ from taskmq.errors import JobNotFound
 if TYPE_CHECKING:
     from taskmq.cli.operator import OperatorApi
 
-__all__ = ["add_hint", "ask_about"]
-
 T = TypeVar("T")
 
 

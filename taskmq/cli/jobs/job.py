@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from taskmq.client.progress import JobProgress
     from taskmq.operations.jobs import JobLetter, JobReport
 
-__all__ = ["app"]
-
 app = Noun(
     name="job",
     help="Show, cancel and reschedule jobs; submit, list, change, hold, release and retry jobs of the store.",

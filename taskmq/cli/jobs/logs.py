@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from taskmq.api.history.logs import LineList, LineView
 
-__all__ = ["logs", "print_log", "read_log"]
-
 _LOOK: Final = 1.0
 
 

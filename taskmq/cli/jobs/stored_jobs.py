@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from taskmq.api.jobs import AttemptView, ChangedJob, HistoryView, JobView
     from taskmq.cli.server_link import Pages
 
-__all__ = ["COMMANDS", "done_text"]
-
 _LIST_COLUMNS: Final = (
     "job",
     "tenant",

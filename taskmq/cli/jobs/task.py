@@ -12,8 +12,6 @@ from taskmq.cli.server_link import ask, first_items, show_record, show_rows, tex
 if TYPE_CHECKING:
     from taskmq.api.workers import TaskView
 
-__all__ = ["app"]
-
 app = Noun(
     name="task", help="List and show tasks of the app, or registered by workers and schedulers: queues and arguments."
 )

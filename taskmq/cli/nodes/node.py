@@ -11,8 +11,6 @@ from taskmq.model.resources import amounts_text
 if TYPE_CHECKING:
     from taskmq.api.nodes import AllocationView, HostNodeView
 
-__all__ = ["app"]
-
 app = Noun(name="node", help="Manage host nodes: list, show, drain, resume, remove, allocations.")
 
 _NODE_COLUMNS: Final = (

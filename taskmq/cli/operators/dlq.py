@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.cli.dead_letters import OperatorDeadLetters
 
-__all__ = ["app"]
-
 app = Noun(name="dlq", help="Manage dead letters: list, groups, show, replay, purge, export.")
 
 _GROUP_COLUMNS: Final = (

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from taskmq.api.health import PartView
     from taskmq.http import AsyncClient
 
-__all__ = ["doctor"]
-
 _PART_COLUMNS: Final = ("part", "status", "since", "finding", "without")
 
 

@@ -12,8 +12,6 @@ from taskmq.cli.server_link import text_of_instant
 from taskmq.errors import InvalidOption
 from taskmq.model.units import parse_duration
 
-__all__ = ["COLUMNS", "Filters", "letter_row", "parse_rate"]
-
 COLUMNS: Final = ("job", "tenant", "task", "attempt", "reason", "error", "died")
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?")

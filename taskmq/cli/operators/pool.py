@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from taskmq.api.pools import PoolView
     from taskmq.model.topology import Policy
 
-__all__ = ["app"]
-
 app = Noun(name="pool", help="Manage the pools of tenants and the scheduling policies of queues.")
 
 _COLUMNS: Final = ("pool", "parent", "weight", "min", "max")

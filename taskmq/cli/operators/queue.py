@@ -16,8 +16,6 @@ from taskmq.errors import InvalidOption
 if TYPE_CHECKING:
     from taskmq.api.queues import QueueGroup, QueueLine, QueuePauseView, QueueView
 
-__all__ = ["FLOW", "app", "flow_of"]
-
 app = Noun(name="queue", help="Manage queues: list, show, pause, resume, move, purge.")
 
 _COLUMNS: Final = ("queue", "stored", "ready", "unsettled", "delayed", "consumers")

@@ -15,8 +15,6 @@ from taskmq.cli.typed_values import object_of
 if TYPE_CHECKING:
     from taskmq.api.schedules import ReactionConditionView, ReactionLine
 
-__all__ = ["app", "show"]
-
 app = Noun(name="reaction", help="List, show and change the app's reactions.")
 
 _COLUMNS: Final = ("reaction", "task", "means")

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from taskmq.api.schedules import ReactionLine, ScheduleExplanation, ScheduleLine, ScheduleList
     from taskmq.cli.server_link import Listed
 
-__all__ = ["api_of_tenant", "app", "paused_text"]
-
 app = Noun(
     name="schedule",
     help="Manage schedules: list, show, next, explain, history, pause, resume, run, backfill, add, change, remove.",

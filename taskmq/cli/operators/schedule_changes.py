@@ -21,8 +21,6 @@ from taskmq.model.keys import split_tenant_key, tenant_key
 if TYPE_CHECKING:
     from taskmq.api.schedules import OccurrenceView
 
-__all__ = ["add", "backfill", "change", "history", "pause", "remove", "resume", "run", "show"]
-
 _INSTANT_COLUMNS: Final = ("scheduled_for",)
 _COUNTS: Final = ("fired", "late", "missed", "coalesced", "skipped", "failed")
 _OCCURRENCE_COLUMNS: Final = ("scheduled_for", "emitted", "late", "kind")

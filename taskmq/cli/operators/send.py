@@ -13,8 +13,6 @@ from taskmq.model.units import parse_duration
 from taskmq.operations.send import send_by_name
 from taskmq.options.task_options import CallOptions, Guarantee
 
-__all__ = ["send"]
-
 
 def send(
     task: str,

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from taskmq.operations.retention import ArchivedDay, Erased
     from taskmq.operations.store_import import Imported
 
-__all__ = ["app"]
-
 app = Noun(
     name="store",
     help="Manage the job store: upgrade, current, check, rotate-key, prune, archive, read, erase, import.",

@@ -28,8 +28,6 @@ from taskmq.model.telemetry.plain_text import escape_json
 from taskmq.model.topology import WorkQueue, node_queue
 from taskmq.model.units import parse_duration
 
-__all__ = ["app"]
-
 app = Noun(name="topology", help="Manage the queues and exchanges of an app (--app) at the broker.")
 
 _T = TypeVar("_T")

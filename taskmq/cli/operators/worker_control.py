@@ -21,8 +21,6 @@ from taskmq.operations.workers import resolve_addresses
 if TYPE_CHECKING:
     from taskmq.api.workers import ControlledWorker, ControlledWorkers
 
-__all__ = ["app"]
-
 _COLUMNS: Final = ("worker", "verdict", "detail", "state", "slots")
 
 app = Noun(name="control", help="Command running workers: status, drain, concurrency, stacks.")

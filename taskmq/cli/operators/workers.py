@@ -14,8 +14,6 @@ from taskmq.model.units import parse_duration
 if TYPE_CHECKING:
     from taskmq.api.workers import WorkerView
 
-__all__ = ["describe", "describe_in_full", "seconds_of", "workers"]
-
 _COLUMNS = (
     "name",
     "host",

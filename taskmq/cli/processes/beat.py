@@ -13,8 +13,6 @@ from taskmq.errors import UnsupportedFeature
 from taskmq.load_app import load_app
 from taskmq.run.console_log import begin_console_log, keep_console_log
 
-__all__ = ["beat"]
-
 
 def beat(
     target: str | None = None,

@@ -11,8 +11,6 @@ from taskmq.cli.output import announce, print_record
 from taskmq.demo.bench import BenchPlan, Latency, bench
 from taskmq.model.units import parse_duration
 
-__all__ = ["bench_installation"]
-
 Count = Annotated[int, Parameter(validator=Number(gte=1))]
 
 

@@ -18,8 +18,6 @@ from taskmq.cli.progress import progress
 from taskmq.demo.run import Outcome, default_folder, run_demo
 from taskmq.operations.retention import Advance
 
-__all__ = ["demo"]
-
 
 def demo(
     path: Path | None = None, /, *, serve: Annotated[bool, Parameter(negative="")] = False, port: int | None = None

@@ -23,8 +23,6 @@ from taskmq.supervisor.supervisor import Supervisor
 from taskmq.worker.child_protocol import ChildReady, ChildSpec
 from taskmq.worker.config import WorkerConfig
 
-__all__ = ["dev"]
-
 _STORE: Final = "sqlite:///.taskmq/jobs.db"
 _PORT: Final = 8787
 _SERVER_MODULES: Final = ("litestar", "uvicorn", "argon2", "jsonschema_rs")

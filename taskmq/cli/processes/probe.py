@@ -8,8 +8,6 @@ from taskmq.errors import InvalidOption
 from taskmq.model.units import seconds_in
 from taskmq.probe import probe as ask
 
-__all__ = ["probe"]
-
 
 def probe(
     what: Literal["live", "ready"],

@@ -17,8 +17,6 @@ from taskmq.run.console_log import begin_console_log, keep_console_log
 from taskmq.scheduler import AlertSettings, Scheduler
 from taskmq.worker.host.event_loop import loop_factory
 
-__all__ = ["scheduler"]
-
 
 def scheduler(
     target: str | None = None,

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from taskmq.scheduler import Scheduler
     from taskmq.server import ServerApplication
 
-__all__ = ["health_of", "stop_on_signals"]
-
 
 def health_of(
     service: "Beat | Scheduler | ServerApplication", address: str | None

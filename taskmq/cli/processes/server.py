@@ -15,8 +15,6 @@ from taskmq.model.units import parse_duration, to_ms
 from taskmq.run.console_log import begin_console_log, keep_console_log
 from taskmq.worker.host.event_loop import loop_factory
 
-__all__ = ["server"]
-
 
 def server(
     target: str | None = None,

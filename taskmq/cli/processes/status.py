@@ -10,8 +10,6 @@ from taskmq.cli.globals import current_globals
 from taskmq.cli.output import note, print_record, print_rows
 from taskmq.cli.server_link import ask, text_of_instant
 
-__all__ = ["status"]
-
 _PARTS: Final = ("part", "status", "since", "check", "size", "finding", "without", "address")
 _SCHEDULERS: Final = ("scheduler", "pid", "version", "started", "partitions")
 _PARTITIONS: Final = ("partition", "holder", "late", "rate")

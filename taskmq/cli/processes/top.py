@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from taskmq.cli.operator import OperatorApi
     from taskmq.http import AsyncClient
 
-__all__ = ["Sample", "draw", "show_activity"]
-
 # Seconds that workers have to answer each refresh.
 _ANSWER: Final = 0.3
 _QUEUES: Final = ("queue", "stored", "ready", "change", "unsettled", "delayed", "consumers", *FLOW)

@@ -21,8 +21,6 @@ from taskmq.worker.child_protocol import ChildReady, ChildSpec
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.host.event_loop import loop_factory
 
-__all__ = ["app", "banner", "watch_folders", "worker"]
-
 _SHORTEST_HANG = 10.0
 
 app = Noun(name="worker", help="Run the tasks of an app's queues.")

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from taskmq.api.workflows.runs import RunGraphView, RunLineView, RunStepView, TimelineRow, WorkflowRunView
     from taskmq.cli.server_link import Pages
 
-__all__ = ["app"]
-
 app = Noun(name="run", help="Manage runs of workflows: list, inspect, signal, hold, release, cancel, redrive, clone.")
 
 _COLUMNS: Final = ("run", "workflow", "state", "started", "ended", "unfinished", "error")

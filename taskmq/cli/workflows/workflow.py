@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from taskmq.app_api.workflow_files.documents import FileFormat
     from taskmq.app_api.workflow_files.reader import WorkflowFile
 
-__all__ = ["app"]
-
 app = Noun(
     name="workflow", help="Manage workflows: validate, schema, apply, list, show, versions, activate, diff, start."
 )

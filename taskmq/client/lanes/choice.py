@@ -14,8 +14,6 @@ import msgspec
 
 from taskmq.model.topology import WorkQueue, lanes_of, slow_lane
 
-__all__ = ["LaneChoice", "lane_pair"]
-
 _NOISY_JOBS: Final = 30
 _NOISY_SHARE: Final = 0.1
 _NOISY_BURST: Final = 500

@@ -14,8 +14,6 @@ from taskmq.client.session import Session
 from taskmq.errors import TaskMQError
 from taskmq.model.topology import WorkQueue
 
-__all__ = ["Lanes"]
-
 _PATIENCE: Final = 5.0
 
 

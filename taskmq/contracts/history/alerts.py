@@ -8,8 +8,6 @@ import msgspec
 from taskmq.model.history.alerts import Alert, AlertChange, AlertRule, Silence
 from taskmq.model.identity import AuditEntry
 
-__all__ = ["AlertNotice", "AlertStore", "KeptRule", "NoticeTurn"]
-
 
 class KeptRule(msgspec.Struct, frozen=True):
     """A rule and its version, which increases by 1 with each change."""

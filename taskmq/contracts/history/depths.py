@@ -5,8 +5,6 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["DepthStore", "QueueDepth"]
-
 
 class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
     """The jobs of a queue in one minute, or the most of each place in a longer step.

@@ -8,8 +8,6 @@ import msgspec
 from taskmq.model.history.failure_groups import FailureKey, FailureMark
 from taskmq.model.identity import AuditEntry
 
-__all__ = ["FailureCount", "FailureGroupStore"]
-
 
 class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
     """The failures of a group in one step of time.

@@ -5,8 +5,6 @@ from typing import Protocol
 
 from taskmq.model.history.logs import LogFilter, LogPage, RunLog
 
-__all__ = ["LogStore"]
-
 
 class LogStore(Protocol):
     """Lines that runs logged.

@@ -7,8 +7,6 @@ import msgspec
 
 from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey, RunFailure
 
-__all__ = ["FailureFilter", "FailurePage", "RollupFilter", "RollupStore"]
-
 
 class RollupFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Conditions on figures: minutes from `since` and before `until`, ms; None matches any task, queue or tenant.

@@ -8,8 +8,6 @@ from taskmq.model.history.sent_runs import RecordedJob, RecordedRun, RunReport
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 
-__all__ = ["SentJobStore", "sent_attempts", "sent_record"]
-
 
 class SentJobStore(Protocol):
     """Sent jobs of queues with `record="all"`, with their runs. No scheduler dispatches them.

@@ -11,8 +11,6 @@ from taskmq.contracts.history.sent_jobs import SentJobStore
 from taskmq.contracts.history.versions import VersionStore
 from taskmq.errors import UnsupportedFeature
 
-__all__ = ["HistoryStore", "Remembering", "history_of"]
-
 
 class HistoryStore(Protocol):
     """Logs, figures, depths, versions, groups of failures, sent jobs and alerts.

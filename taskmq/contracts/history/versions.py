@@ -5,8 +5,6 @@ from typing import Protocol
 
 from taskmq.model.telemetry.app_versions import AppVersion, WorkerVersion
 
-__all__ = ["VersionStore"]
-
 
 class VersionStore(Protocol):
     """Versions that schedulers heard from workers: one row per worker and version.

@@ -5,8 +5,6 @@ from typing import Protocol
 from taskmq.contracts.identity.records import Actor, NewUser, Tenant, User, UserAccount, UserChange
 from taskmq.model.identity import Membership, Scope
 
-__all__ = ["AccountStore"]
-
 
 class AccountStore(Protocol):
     """Tenants, users and memberships. Names of users are unique, ignoring case.

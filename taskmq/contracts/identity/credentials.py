@@ -13,8 +13,6 @@ from taskmq.contracts.identity.records import (
 )
 from taskmq.model.identity import ThrottleKey
 
-__all__ = ["CredentialStore"]
-
 
 class CredentialStore(Protocol):
     """Credentials with which callers sign in.

@@ -7,8 +7,6 @@ import msgspec
 
 from taskmq.model.identity import AuditEntry, AuditRecord, ChainLink, Scope
 
-__all__ = ["AuditFilter", "AuditPage", "AuditStore"]
-
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Conditions that entries must match; an unset one matches all.

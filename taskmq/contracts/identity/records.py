@@ -6,19 +6,6 @@ import msgspec
 
 from taskmq.model.identity import AuditEntry, Membership, Permission
 
-__all__ = [
-    "Actor",
-    "ApiToken",
-    "BrowserSession",
-    "NewApiToken",
-    "NewBrowserSession",
-    "NewUser",
-    "Tenant",
-    "User",
-    "UserAccount",
-    "UserChange",
-]
-
 
 class Actor(msgspec.Struct, frozen=True, kw_only=True):
     """The author of a change, for the change's audit entry.

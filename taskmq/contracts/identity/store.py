@@ -6,8 +6,6 @@ from taskmq.contracts.identity.accounts import AccountStore
 from taskmq.contracts.identity.credentials import CredentialStore
 from taskmq.contracts.identity.entries import AuditStore
 
-__all__ = ["IdentityStore"]
-
 
 class IdentityStore(Protocol):
     """The identity parts of a job store; they share its lifetime."""

@@ -15,8 +15,6 @@ from taskmq.contracts.identity.records import (
 )
 from taskmq.model.identity import EVERYWHERE, AuditEntry, Membership
 
-__all__ = ["Trail"]
-
 
 class Trail:
     """Creates the audit entries of one actor. No entry contains a secret, or the hash of one."""

@@ -5,8 +5,6 @@ from typing import Protocol
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.bulks import Bulk
 
-__all__ = ["BulkStore"]
-
 
 class BulkStore(Protocol):
     """Bulks by their ids. Every method raises `StoreUnavailable` and `StoreMismatch` like those of `JobStore`."""

@@ -12,8 +12,6 @@ import msgspec
 from taskmq.model.jobs.definitions import Definition, DefinitionContent
 from taskmq.model.jobs.registrations import Origin, RegisteredTask, TaskRegistration
 
-__all__ = ["Catalogued", "DefinitionPage", "DefinitionStore", "PutDefinition", "TaskStore"]
-
 
 class PutDefinition(msgspec.Struct, frozen=True):
     """The result of a `put`.

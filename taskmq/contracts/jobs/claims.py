@@ -19,8 +19,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-__all__ = ["JobClaim", "TakenClaims", "WorkDone"]
-
 
 class JobClaim(msgspec.Struct, frozen=True, omit_defaults=True):
     """A claim of one job, which follows from its task and the keys in its message.

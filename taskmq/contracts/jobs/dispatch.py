@@ -28,27 +28,6 @@ from taskmq.model.jobs.reports import Report
 from taskmq.model.limits import RateDemand
 from taskmq.model.states import JobState
 
-__all__ = [
-    "PARTITIONS",
-    "AppliedReport",
-    "DispatchBatch",
-    "DispatchStore",
-    "DispatchedJob",
-    "DueJob",
-    "Lane",
-    "LaneHead",
-    "OpenedClaims",
-    "Pick",
-    "QueueBacklog",
-    "ReadyJob",
-    "Released",
-    "ReturnedJob",
-    "WaitingLane",
-    "Withdrawn",
-    "forgotten_end",
-    "partition_of",
-]
-
 PARTITIONS: Final = 8
 """Number of partitions of queues and timers, unless the store was created with another number (up to 64)."""
 

@@ -8,8 +8,6 @@ from taskmq.model.history.journals import SaveAnswer, SavedValues
 from taskmq.model.history.suspensions import JobSignal, SignalEffect
 from taskmq.model.jobs.reports import Report
 
-__all__ = ["HeldJob", "JournalStore"]
-
 
 class HeldJob(NamedTuple):
     """A job that waits for its release because the code before its saved calls has changed.

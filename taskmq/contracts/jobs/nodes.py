@@ -17,8 +17,6 @@ from taskmq.contracts.jobs.dispatch import DispatchBatch, Lane, Pick
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, JobNeeds, NewAllocation, NodeTold, Placement
 
-__all__ = ["NodeStore", "PlacedJob", "UnplacedJob"]
-
 
 class UnplacedJob(msgspec.Struct, frozen=True, kw_only=True):
     """A ready job that requires a node.

@@ -18,27 +18,6 @@ from taskmq.model.outcome import ErrorRecord
 from taskmq.model.retry import RunOptions
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 
-__all__ = [
-    "AttemptRecord",
-    "DependencyRefusal",
-    "HistoryEntry",
-    "JobAction",
-    "JobDetail",
-    "JobPage",
-    "JobRecord",
-    "JobUpdate",
-    "NewJob",
-    "Submitted",
-    "all_attempts",
-    "cancellation",
-    "count_reattached",
-    "counted_facts",
-    "last_attempt",
-    "over_quota",
-    "rename_dependencies",
-    "replacement",
-]
-
 # Error types that are no failures, and the states of jobs that wait because of them.
 _REASONS: Final = {SUSPENDED: JobState.SCHEDULED, MISMATCH: JobState.HELD}
 

@@ -8,8 +8,6 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-__all__ = ["AcceptedAge", "ReplicaStatus", "Replicated", "accept_age", "accepted_age"]
-
 
 class AcceptedAge(msgspec.Struct):
     """The age of answers that a caller accepts, and the age of those that it got.

@@ -7,8 +7,6 @@ import msgspec
 
 from taskmq.contracts.jobs.records import AttemptRecord, HistoryEntry, JobRecord
 
-__all__ = ["KeptJob", "Prunable", "Retaining"]
-
 
 class KeptJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An ended job with everything that the store keeps of it except its logs.

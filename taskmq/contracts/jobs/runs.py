@@ -17,22 +17,6 @@ from taskmq.contracts.jobs.records import NewJob
 from taskmq.model.history.run_figures import RunFigures
 from taskmq.model.runs.records import RunRecord, RunState, StepJob, StepKey, StepRecord
 
-__all__ = [
-    "EVERY_RUN",
-    "MOST_RUNS",
-    "MOST_VALUE_BYTES",
-    "Advanced",
-    "MakeJob",
-    "NewInboxRow",
-    "NewRun",
-    "RunFilter",
-    "RunPage",
-    "RunPlace",
-    "RunStore",
-    "StartedRun",
-    "StoredVersion",
-]
-
 MOST_RUNS: Final = 50
 """Maximum of runs that one transaction advances."""
 

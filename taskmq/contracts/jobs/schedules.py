@@ -15,18 +15,6 @@ import msgspec
 from taskmq.contracts.jobs.records import NewJob
 from taskmq.model.keys import split_tenant_key
 
-__all__ = [
-    "SCHEDULE_SHARDS",
-    "DueSchedule",
-    "FiredOccurrence",
-    "JobScheduleStore",
-    "OccurrenceJob",
-    "ScheduleChange",
-    "ScheduleFiring",
-    "StoredSchedule",
-    "schedule_shard",
-]
-
 SCHEDULE_SHARDS: Final = 256
 """Number of shards of schedules; shard `n` belongs to the partition `n % partitions`."""
 

@@ -11,8 +11,6 @@ import msgspec
 
 from taskmq.contracts.jobs.dispatch import Lane
 
-__all__ = ["READY_TOPIC", "RUNS_TOPIC", "RUN_ENDS_TOPIC", "decode_lanes", "encode_lanes", "ready_topic"]
-
 READY_TOPIC: Final = "store.ready."
 RUNS_TOPIC: Final = "store.runs"
 """Topic of signals that runs of workflows have something to do; the body has their ids, separated by spaces."""

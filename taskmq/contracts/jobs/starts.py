@@ -12,8 +12,6 @@ import msgspec
 
 from taskmq.model.limits import RateDemand
 
-__all__ = ["RatedJob", "TakenStarts"]
-
 
 class RatedJob(msgspec.Struct, frozen=True):
     """A dispatched job under rates.

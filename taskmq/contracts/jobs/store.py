@@ -32,8 +32,6 @@ from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 
-__all__ = ["JobStore", "PauseStore", "Upgradable"]
-
 
 class PauseStore(Protocol):
     """Paused queues by name; a pause lasts until it is ended.

@@ -2,10 +2,6 @@
 
 from typing import Protocol
 
-from taskmq.model.envelope import BlobReference
-
-__all__ = ["BlobReference", "BlobStore"]
-
 
 class BlobStore(Protocol):
     """Values by name, each with its time to live. Belongs to one event loop; several processes share the values."""

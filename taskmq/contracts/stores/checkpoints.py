@@ -4,8 +4,6 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["BegunRun", "CheckpointStore"]
-
 
 class BegunRun(msgspec.Struct, frozen=True):
     """A run that a `CheckpointStore` knows.

@@ -12,8 +12,6 @@ import msgspec
 
 from taskmq.contracts.stores.leases import Lease
 
-__all__ = ["ClaimStore", "Claimed", "Done", "Granted", "Held"]
-
 
 class Granted(msgspec.Struct, frozen=True):
     """The caller holds the key.

@@ -2,8 +2,6 @@
 
 from typing import Protocol
 
-__all__ = ["StartStore"]
-
 
 class StartStore(Protocol):
     """Runs that started and did not end, by job; they identify a task that crashes its workers.

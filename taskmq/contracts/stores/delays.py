@@ -7,8 +7,6 @@ import msgspec
 
 from taskmq.contracts.stores.outbox import Outbox
 
-__all__ = ["DelayStore", "TakenMessage", "WaitingMessage"]
-
 
 class WaitingMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A message in a `DelayStore` that is not yet due, with the fields of `taskmq.contracts.broker.Outgoing`.

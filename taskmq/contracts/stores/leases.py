@@ -9,8 +9,6 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["Coordinator", "Lease", "LeaseStore"]
-
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """The holder of a key.

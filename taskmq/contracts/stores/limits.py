@@ -7,8 +7,6 @@ import msgspec
 
 from taskmq.model.limits import RateDemand
 
-__all__ = ["Demand", "LimitEntry", "LimitStore", "LimitUsage", "PlaceDemand", "RateDemand"]
-
 
 class PlaceDemand(msgspec.Struct, frozen=True, kw_only=True):
     """A permit of a limited number.

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-__all__ = ["Outbox"]
-
 T = TypeVar("T")
 
 

@@ -6,8 +6,6 @@ import msgspec
 
 from taskmq.model.states import JobState
 
-__all__ = ["ProgressRecord", "ProgressStore"]
-
 
 class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The last progress that a job's task reported.

@@ -4,11 +4,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from taskmq.contracts.stores.blobs import BlobReference
+from taskmq.model.envelope import BlobReference
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
-
-__all__ = ["ErrorRecord", "ResultRecord", "ResultStore", "remembered_for"]
 
 _SHORTEST_MEMORY: Final = 60.0
 _LONGEST_MEMORY: Final = 86_400.0

@@ -4,8 +4,6 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["Revocation", "RevocationStore"]
-
 
 class Revocation(msgspec.Struct, frozen=True, kw_only=True):
     """A job that was cancelled.

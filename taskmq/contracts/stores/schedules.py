@@ -5,8 +5,6 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["ChangedSchedule", "KeptRecord", "RecordChange", "ScheduleStore"]
-
 
 class KeptRecord(msgspec.Struct, frozen=True):
     """The record of one schedule.

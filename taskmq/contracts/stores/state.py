@@ -15,16 +15,6 @@ from taskmq.contracts.stores.revocations import RevocationStore
 from taskmq.contracts.stores.schedules import ScheduleStore
 from taskmq.errors import UnsupportedFeature
 
-__all__ = [
-    "DiagnosableState",
-    "State",
-    "Stores",
-    "Timekeeper",
-    "coordinator_required",
-    "require_store",
-    "state_required",
-]
-
 T = TypeVar("T")
 
 

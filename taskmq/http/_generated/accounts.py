@@ -44,15 +44,6 @@ from taskmq.api.sign_in import (
 from taskmq.http._generated.connection import HttpConnection, every
 from taskmq.model.identity import Role
 
-__all__ = [
-    "AccountCalls",
-    "AuditCalls",
-    "SessionCalls",
-    "TenantCalls",
-    "TokenCalls",
-    "UserCalls",
-]
-
 _Answer = dict[str, str]
 
 

@@ -16,8 +16,6 @@ from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.units import Duration
 from taskmq.operations.bulks import BulkAction
 
-__all__ = ["BulkCalls"]
-
 _POLL_SECONDS: Final = 0.5
 
 

@@ -36,8 +36,6 @@ from taskmq.http.bodies import new_key
 from taskmq.http.events import EventLines, LiveEvent
 from taskmq.http.retries import Retries
 
-__all__ = ["Client"]
-
 _RECONNECT_SECONDS = 3.0
 
 

@@ -24,8 +24,6 @@ from taskmq.http.exchange import (
 from taskmq.http.freshness import Freshness
 from taskmq.http.retries import Retries
 
-__all__ = ["HttpConnection", "every"]
-
 T = TypeVar("T")
 CursorT = TypeVar("CursorT")
 

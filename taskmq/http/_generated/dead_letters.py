@@ -20,8 +20,6 @@ from taskmq.api.queues import (
 )
 from taskmq.http._generated.connection import HttpConnection
 
-__all__ = ["DeadLetterCalls"]
-
 
 class DeadLetterCalls:
     """Dead letters of the broker."""

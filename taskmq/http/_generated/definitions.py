@@ -10,8 +10,6 @@ from taskmq.api.workers import (
 )
 from taskmq.http._generated.connection import HttpConnection, every
 
-__all__ = ["DefinitionCalls", "TaskCalls"]
-
 
 class DefinitionCalls:
     """Definitions: named, versioned templates of jobs.

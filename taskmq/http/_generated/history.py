@@ -32,8 +32,6 @@ from taskmq.api.history.logs import LineList
 from taskmq.http._generated.connection import HttpConnection
 from taskmq.model.history.failure_groups import GroupState
 
-__all__ = ["AlertCalls", "FailureGroupCalls", "FigureCalls", "LogCalls"]
-
 _Answer = dict[str, Any]
 
 

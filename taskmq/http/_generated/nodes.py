@@ -18,8 +18,6 @@ from taskmq.api.nodes import (
 )
 from taskmq.http._generated.connection import HttpConnection
 
-__all__ = ["NodeCalls", "ResourceCalls"]
-
 
 class NodeCalls:
     """Host nodes, by name or id."""

@@ -7,8 +7,6 @@ from typing import Any
 from taskmq.api.pools import PolicyBody, PolicyView, PoolBody, PoolList, PoolView, QuotaBody, QuotaList, QuotaView
 from taskmq.http._generated.connection import HttpConnection
 
-__all__ = ["PoolCalls", "QuotaCalls"]
-
 _Answer = dict[str, Any]
 
 

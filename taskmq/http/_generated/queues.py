@@ -17,8 +17,6 @@ from taskmq.api.queues import (
 )
 from taskmq.http._generated.connection import HttpConnection
 
-__all__ = ["QueueCalls"]
-
 
 class QueueCalls:
     """Queues of the broker. Methods raise `QueueMissing`."""

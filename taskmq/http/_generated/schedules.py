@@ -24,8 +24,6 @@ from taskmq.api.schedules import (
 )
 from taskmq.http._generated.connection import HttpConnection, every
 
-__all__ = ["ReactionCalls", "ScheduleCalls"]
-
 
 class ScheduleCalls:
     """The schedules of the server's app."""

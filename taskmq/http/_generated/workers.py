@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from taskmq.api.workers import ControlBody, ControlledWorkers, WorkerList, WorkerView
 from taskmq.http._generated.connection import HttpConnection
 
-__all__ = ["WorkerCalls"]
-
 
 class WorkerCalls:
     """The workers of the server's broker."""

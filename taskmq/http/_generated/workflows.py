@@ -32,8 +32,6 @@ from taskmq.api.workflows.runs import (
 )
 from taskmq.http._generated.connection import HttpConnection, every
 
-__all__ = ["RunCalls", "WorkflowCalls"]
-
 
 class WorkflowCalls:
     """Workflows by name, their versions, and starts of runs.

@@ -43,15 +43,6 @@ from taskmq.api.sign_in import (
 from taskmq.http.aio.connection import AsyncHttpConnection, every
 from taskmq.model.identity import Role
 
-__all__ = [
-    "AsyncAccountCalls",
-    "AsyncAuditCalls",
-    "AsyncSessionCalls",
-    "AsyncTenantCalls",
-    "AsyncTokenCalls",
-    "AsyncUserCalls",
-]
-
 _Answer = dict[str, str]
 
 

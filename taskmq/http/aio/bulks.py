@@ -15,8 +15,6 @@ from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.units import Duration
 from taskmq.operations.bulks import BulkAction
 
-__all__ = ["AsyncBulkCalls"]
-
 _POLL_SECONDS: Final = 0.5
 
 

@@ -35,8 +35,6 @@ from taskmq.http.bodies import new_key
 from taskmq.http.events import EventLines, LiveEvent
 from taskmq.http.retries import Retries
 
-__all__ = ["AsyncClient"]
-
 _RECONNECT_SECONDS = 3.0
 
 

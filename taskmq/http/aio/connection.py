@@ -23,8 +23,6 @@ from taskmq.http.exchange import (
 from taskmq.http.freshness import Freshness
 from taskmq.http.retries import Retries
 
-__all__ = ["AsyncHttpConnection", "every"]
-
 T = TypeVar("T")
 CursorT = TypeVar("CursorT")
 

@@ -19,8 +19,6 @@ from taskmq.api.queues import (
 )
 from taskmq.http.aio.connection import AsyncHttpConnection
 
-__all__ = ["AsyncDeadLetterCalls"]
-
 
 class AsyncDeadLetterCalls:
     """Dead letters of the broker."""

@@ -9,8 +9,6 @@ from taskmq.api.workers import (
 )
 from taskmq.http.aio.connection import AsyncHttpConnection, every
 
-__all__ = ["AsyncDefinitionCalls", "AsyncTaskCalls"]
-
 
 class AsyncDefinitionCalls:
     """Definitions: named, versioned templates of jobs.

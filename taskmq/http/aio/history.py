@@ -31,8 +31,6 @@ from taskmq.api.history.logs import LineList
 from taskmq.http.aio.connection import AsyncHttpConnection
 from taskmq.model.history.failure_groups import GroupState
 
-__all__ = ["AsyncAlertCalls", "AsyncFailureGroupCalls", "AsyncFigureCalls", "AsyncLogCalls"]
-
 _Answer = dict[str, Any]
 
 

@@ -45,8 +45,6 @@ from taskmq.operations.bulks import BulkAction
 from taskmq.options.task_options import Guarantee, RetryOptions
 from taskmq.stored_jobs.explanations import Explanation
 
-__all__ = ["AsyncJobCalls"]
-
 
 class AsyncJobCalls:
     """Jobs of the server's store.

@@ -17,8 +17,6 @@ from taskmq.api.nodes import (
 )
 from taskmq.http.aio.connection import AsyncHttpConnection
 
-__all__ = ["AsyncNodeCalls", "AsyncResourceCalls"]
-
 
 class AsyncNodeCalls:
     """Host nodes, by name or id."""

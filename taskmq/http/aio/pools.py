@@ -6,8 +6,6 @@ from typing import Any
 from taskmq.api.pools import PolicyBody, PolicyView, PoolBody, PoolList, PoolView, QuotaBody, QuotaList, QuotaView
 from taskmq.http.aio.connection import AsyncHttpConnection
 
-__all__ = ["AsyncPoolCalls", "AsyncQuotaCalls"]
-
 _Answer = dict[str, Any]
 
 

@@ -16,8 +16,6 @@ from taskmq.api.queues import (
 )
 from taskmq.http.aio.connection import AsyncHttpConnection
 
-__all__ = ["AsyncQueueCalls"]
-
 
 class AsyncQueueCalls:
     """Queues of the broker. Methods raise `QueueMissing`."""

@@ -23,8 +23,6 @@ from taskmq.api.schedules import (
 )
 from taskmq.http.aio.connection import AsyncHttpConnection, every
 
-__all__ = ["AsyncReactionCalls", "AsyncScheduleCalls"]
-
 
 class AsyncScheduleCalls:
     """The schedules of the server's app."""

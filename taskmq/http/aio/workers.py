@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from taskmq.api.workers import ControlBody, ControlledWorkers, WorkerList, WorkerView
 from taskmq.http.aio.connection import AsyncHttpConnection
 
-__all__ = ["AsyncWorkerCalls"]
-
 
 class AsyncWorkerCalls:
     """The workers of the server's broker."""

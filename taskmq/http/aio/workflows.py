@@ -31,8 +31,6 @@ from taskmq.api.workflows.runs import (
 )
 from taskmq.http.aio.connection import AsyncHttpConnection, every
 
-__all__ = ["AsyncRunCalls", "AsyncWorkflowCalls"]
-
 
 class AsyncWorkflowCalls:
     """Workflows by name, their versions, and starts of runs.

@@ -8,8 +8,6 @@ import ipaddress
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["is_public"]
-
 _PRIVATE_V4: Final = [
     ipaddress.IPv4Network(text)
     for text in (

@@ -16,27 +16,6 @@ import msgspec
 
 from taskmq.errors import InvalidOption, LimitReached
 
-__all__ = [
-    "METRICS",
-    "MOST_USUAL",
-    "OF_RUNS",
-    "PER_QUEUE",
-    "Alert",
-    "AlertChange",
-    "AlertMetric",
-    "AlertRule",
-    "AlertState",
-    "Evaluation",
-    "Severity",
-    "Silence",
-    "check_limits",
-    "check_rule",
-    "check_silence",
-    "end_alerts",
-    "evaluate",
-    "is_silenced",
-]
-
 AlertMetric = Literal[
     "failure_rate", "failures", "retries", "ended", "expired", "missed", "wait_p95", "run_p95", "silence", "depth",
     "age", "dead_letters", "workers", "unschedulable", "schedules_late", "broker_alarm",

@@ -17,8 +17,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from taskmq.errors import InvalidOption
 from taskmq.model.history.alerts import Severity
 
-__all__ = ["Channel", "Kind", "channel_host", "is_told", "is_told_singly", "parse_channel", "shown_channel"]
-
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,190}")
 _HOST_END: Final = re.compile(r"[/?#\\]")
 _LONGEST: Final = 1_000

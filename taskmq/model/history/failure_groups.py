@@ -7,8 +7,6 @@ import msgspec
 
 from taskmq.errors import LimitReached
 
-__all__ = ["FailureKey", "FailureMark", "GroupState", "check_marks", "state_of"]
-
 _MOST_MARKS: Final = 500
 
 GroupState = Literal["open", "resolved", "muted"]

@@ -9,8 +9,6 @@ from taskmq.errors import InvalidOption
 from taskmq.model.history.rollups import MINUTE, Rollup, sum_rollups
 from taskmq.model.units import did_you_mean
 
-__all__ = ["FIGURES", "Series", "check_names", "check_parts", "check_size", "check_step", "figure_of", "series_of"]
-
 _PARTS: Final = ("task", "queue", "tenant")
 _MOST_POINTS: Final = 1_500
 _MOST_VALUES: Final = 100_000

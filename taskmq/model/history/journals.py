@@ -15,21 +15,6 @@ from taskmq.errors import MalformedMessage
 from taskmq.model.states import JobState
 from taskmq.model.units import LAST_INSTANT
 
-__all__ = [
-    "LARGEST_SAVED",
-    "NO_DETAILS",
-    "NO_HEAD",
-    "RunProgress",
-    "SaveAnswer",
-    "SaveHead",
-    "SaveRequest",
-    "SavedContent",
-    "SavedValues",
-    "after_request",
-    "decode_answers",
-    "encode_answers",
-]
-
 LARGEST_SAVED: Final = 8 * 1024 * 1024
 """Maximum bytes of all saved values of a job that travel in its messages."""
 

@@ -16,24 +16,6 @@ from taskmq.model.envelope import LAST_INSTANT, Token
 from taskmq.model.history.sent_runs import SentJobFacts, encode_batches
 from taskmq.model.units import did_you_mean, storable
 
-__all__ = [
-    "KEPT_DAYS",
-    "LEVELS",
-    "LOGS_TASK",
-    "LONGEST_LINE",
-    "LogFilter",
-    "LogPage",
-    "RunLine",
-    "RunLog",
-    "StoredLine",
-    "decode_logs",
-    "encode_logs",
-    "level_name",
-    "read_level",
-    "shorten_line",
-    "standard_level",
-]
-
 LOGS_TASK: Final = "taskmq.logs"
 """Task name of messages that carry log lines."""
 LONGEST_LINE: Final = 8_192

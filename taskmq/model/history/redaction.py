@@ -10,8 +10,6 @@ from typing import Final
 
 from taskmq.errors import InvalidOption
 
-__all__ = ["Redactor"]
-
 _HIDDEN: Final = "[redacted]"
 # Other words may precede and follow, as in `AWS_SECRET_ACCESS_KEY`.
 _WORDS: Final = (

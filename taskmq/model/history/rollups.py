@@ -15,26 +15,6 @@ import msgspec
 from taskmq.model.telemetry.events import EXPIRED_REASON, LONGEST_MESSAGE, LONGEST_TRACEBACK, FailureEvent, JobEvent
 from taskmq.model.units import DAY_MS, storable
 
-__all__ = [
-    "BUCKETS",
-    "DAY",
-    "EXPIRED",
-    "MINUTE",
-    "MISSED",
-    "QUARTER",
-    "Buckets",
-    "Rollup",
-    "RollupKey",
-    "RunFailure",
-    "bucket_bound",
-    "bucket_of",
-    "failure_of",
-    "minute_of",
-    "rolled_up",
-    "spans",
-    "sum_rollups",
-]
-
 MINUTE: Final = 60_000
 QUARTER: Final = 15 * MINUTE
 DAY: Final = DAY_MS

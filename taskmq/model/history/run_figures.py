@@ -8,8 +8,6 @@ import msgspec
 
 from taskmq.model.history.alerts import AlertRule
 
-__all__ = ["MOST_FAILED", "MOST_LONGEST", "RunFigures", "run_samples"]
-
 MOST_FAILED: Final = 1_000
 """Maximum number of failed runs that are counted for a workflow of a tenant."""
 MOST_LONGEST: Final = 100

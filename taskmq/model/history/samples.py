@@ -7,8 +7,6 @@ from typing import Final
 from taskmq.model.history.alerts import AlertRule
 from taskmq.model.history.rollups import EXPIRED, MINUTE, MISSED, Rollup, RollupKey
 
-__all__ = ["OF_ROLLUPS", "WindowFigures", "job_samples", "queue_samples"]
-
 _SUCCESSES: Final = ("succeeded", "answered")
 # Undefined while fewer jobs than `at_least` have ended.
 _NEED_MANY: Final[Mapping[str, Callable[[Rollup], float | None]]] = {

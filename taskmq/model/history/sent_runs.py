@@ -20,22 +20,6 @@ from taskmq.model.keys import split_tenant_key
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 
-__all__ = [
-    "MOST_EARLIER",
-    "RUNS_TASK",
-    "RecordedJob",
-    "RecordedRun",
-    "RunReport",
-    "SentJobFacts",
-    "add_run",
-    "decode_runs",
-    "encode_batches",
-    "encode_runs",
-    "facts_of",
-    "first_record",
-    "record_id",
-]
-
 RUNS_TASK: Final = "taskmq.runs"
 """Task name of messages that carry runs of sent jobs."""
 MOST_EARLIER: Final = 100

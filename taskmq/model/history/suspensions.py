@@ -37,35 +37,6 @@ from taskmq.errors import InvalidOption
 from taskmq.model.history.journals import LARGEST_SAVED
 from taskmq.model.units import LAST_INSTANT, instant_text
 
-__all__ = [
-    "ARGUMENTS",
-    "CHECKPOINT",
-    "CONTINUED",
-    "MISMATCH",
-    "MOST_SAVED",
-    "POSITION",
-    "STEP",
-    "SUSPENDED",
-    "JobSignal",
-    "NewArguments",
-    "RunWaits",
-    "SignalEffect",
-    "SleepCall",
-    "WaitCall",
-    "check_signal",
-    "count_signals",
-    "decides_form",
-    "decode_arguments",
-    "describe_sleep",
-    "describe_wait",
-    "encode_sleep",
-    "encode_wait",
-    "find_checkpoint",
-    "find_form",
-    "is_awaited",
-    "place_signal",
-]
-
 SUSPENDED: Final = "Suspended"
 """Error type in the report of a run that was suspended; the message is the reason."""
 MISMATCH: Final = "CallMismatch"

@@ -11,18 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = [
-    "GENESIS",
-    "AuditEntry",
-    "AuditRecord",
-    "ChainLink",
-    "broken_link",
-    "entry_digest",
-    "link",
-    "seal_records",
-    "to_record",
-]
-
 GENESIS: Final = bytes(32)
 """Hash that precedes the first entry of the chain."""
 _NO_BYTES: Final = b""

@@ -8,24 +8,6 @@ import msgspec
 
 from taskmq.model.identity.roles import EVERYWHERE, GROUP, RULES, Level, Permission, Role
 
-__all__ = [
-    "EVERYTHING_OF_ALL",
-    "NOTHING_AT_ALL",
-    "Identity",
-    "Membership",
-    "Scope",
-    "allows_pattern",
-    "allows_task",
-    "answers_as",
-    "home",
-    "may",
-    "may_give",
-    "may_take",
-    "roles_in",
-    "scope_for",
-    "task_patterns",
-]
-
 
 class Scope(msgspec.Struct, frozen=True):
     """The tenants that a query is limited to: rows of other tenants do not exist for it.

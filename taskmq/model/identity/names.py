@@ -7,8 +7,6 @@ from taskmq.errors import InvalidOption
 from taskmq.model.identity.roles import GROUP, Role
 from taskmq.model.units import did_you_mean
 
-__all__ = ["check_answerer", "check_group", "check_name", "check_pattern", "check_text"]
-
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,63}")
 _LONGEST_TEXT: Final = 500
 _LONGEST_GROUP: Final = 128

@@ -11,8 +11,6 @@ from typing import Final, NamedTuple
 
 from taskmq.errors import InvalidOption
 
-__all__ = ["LONGEST_PASSWORD", "SHORTEST_PASSWORD", "check_password", "guesses_of"]
-
 SHORTEST_PASSWORD: Final = 12
 LONGEST_PASSWORD: Final = 1024
 """Longer passwords are refused, never cut: hashing them costs the server."""

@@ -6,19 +6,6 @@ from typing import Final, NamedTuple
 
 from taskmq.errors import InvalidOption
 
-__all__ = [
-    "EVERYWHERE",
-    "GROUP",
-    "RULES",
-    "SELF_SERVICE",
-    "Level",
-    "Permission",
-    "Role",
-    "Rule",
-    "permissions_of",
-    "read_scopes",
-]
-
 EVERYWHERE: Final = "*"
 """The tenant of a role on the whole instance."""
 GROUP: Final = "group:"

@@ -8,17 +8,6 @@ from typing import Final, NamedTuple
 
 from taskmq.errors import LimitReached
 
-__all__ = [
-    "MOST_TOKENS",
-    "SecretKey",
-    "check_token_count",
-    "csrf_token",
-    "digest",
-    "is_token",
-    "session_key",
-    "token_key",
-]
-
 MOST_TOKENS: Final = 100
 """Maximum of valid API tokens of a user."""
 _PREFIX: Final = "tmq_"

@@ -10,18 +10,6 @@ import hashlib
 from ipaddress import AddressValueError, IPv6Address, IPv6Network
 from typing import Final, NamedTuple
 
-__all__ = [
-    "FORGET_AFTER_MS",
-    "REMEMBER_MS",
-    "ThrottleKey",
-    "confirmation_key",
-    "failures_at",
-    "network_of",
-    "throttle_keys",
-    "touches",
-    "wait_after",
-]
-
 FORGET_AFTER_MS: Final = 15 * 60 * 1000
 """Time after the last failure until which failures count."""
 REMEMBER_MS: Final = 30 * 24 * 3600 * 1000

@@ -9,18 +9,6 @@ import msgspec
 from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.jobs.filters import JobFilter
 
-__all__ = [
-    "MOST_DEFERRED",
-    "MOST_REFUSALS",
-    "Bulk",
-    "BulkAction",
-    "BulkRefused",
-    "BulkRepeated",
-    "BulkState",
-    "add_outcomes",
-    "narrow_filter",
-]
-
 BulkAction = Literal["cancel", "hold", "release", "retry", "change"]
 BulkState = Literal["running", "done", "aborted"]
 

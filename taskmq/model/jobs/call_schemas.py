@@ -25,8 +25,6 @@ from taskmq.model.jobs.registrations import LONGEST_SCHEMA, TaskFacts, TaskRegis
 from taskmq.model.topology import check_queue_name
 from taskmq.model.units import did_you_mean
 
-__all__ = ["bind_arguments", "check_names", "flaw_of", "registration_of", "schema_of"]
-
 _LONGEST_DESCRIPTION: Final = 300
 _DEEPEST: Final = 32
 _MOST_WORK: Final = 2_000

@@ -7,18 +7,6 @@ import msgspec
 
 from taskmq.model.states import CHANGEABLE, RESUMABLE, TERMINAL, JobState
 
-__all__ = [
-    "Action",
-    "Decision",
-    "Refusal",
-    "RetryMode",
-    "decide",
-    "needs_time",
-    "ready_state",
-    "resumption_refusal",
-    "retry_mode",
-]
-
 Action = Literal["change", "cancel", "hold", "release", "retry"]
 """Operations:
 

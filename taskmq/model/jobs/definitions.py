@@ -14,8 +14,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-__all__ = ["Definition", "DefinitionContent", "decode_content", "encode_content", "merge_call"]
-
 
 class DefinitionContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The content of one version of a definition. Unset fields are the task's own.

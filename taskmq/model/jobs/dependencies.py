@@ -14,17 +14,6 @@ import msgspec
 
 from taskmq.model.states import JobState
 
-__all__ = [
-    "MOST_UPSTREAM",
-    "DependencyCondition",
-    "JobDependency",
-    "after_upstream",
-    "end_reason",
-    "generations",
-    "reattachment_note",
-    "unmet_conditions",
-]
-
 DependencyCondition = Literal["succeeded", "ended", "failed"]
 """Required end of the upstream job: `succeeded`, `ended` (in any way), or `failed`.
 

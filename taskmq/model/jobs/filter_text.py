@@ -20,8 +20,6 @@ from taskmq.model.runs.records import RunState
 from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean, parse_duration, to_ms
 
-__all__ = ["RUN_STATES", "may_have_times", "parse_filter", "parse_run_filter", "select_run_states"]
-
 _WORDS: Final[dict[str, frozenset[JobState]]] = {
     **{str(state): frozenset({state}) for state in JobState if state is not JobState.UNKNOWN},
     # The words of other systems; where one of them is also one of ours, ours holds.

@@ -6,8 +6,6 @@ import msgspec
 
 from taskmq.model.states import TERMINAL, JobState
 
-__all__ = ["EVERYTHING", "UNSUCCESSFUL", "JobFilter", "Retried", "Via"]
-
 Retried = Literal["", "yes", "no", "any"]
 Via = Literal["store", "broker"]
 

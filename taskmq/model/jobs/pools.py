@@ -18,24 +18,6 @@ from taskmq.model.resources import read_amounts
 from taskmq.model.topology import CLASSES, POLICIES, Policy, PriorityClass
 from taskmq.model.units import did_you_mean
 
-__all__ = [
-    "CLASS_SHARES",
-    "EVERY_TENANT",
-    "FAIR",
-    "SLOTS_ASKED",
-    "Amounts",
-    "QueuePolicy",
-    "Sharing",
-    "TenantPool",
-    "check_pools",
-    "known_reason",
-    "path_of",
-    "pool_group",
-    "preemption_reason",
-    "read_sharing",
-    "shares_of",
-]
-
 EVERY_TENANT: Final = "*"
 """The pool whose values apply to tenants without a pool of their own."""
 CLASS_SHARES: Final[Mapping[PriorityClass, int]] = {"high": 60, "medium": 30, "low": 10}

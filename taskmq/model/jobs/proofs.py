@@ -14,8 +14,6 @@ from binascii import b2a_base64
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["ReportKey", "ReportKeys", "new_report_key"]
-
 _ID_BYTES: Final = 3
 _SECRET_BYTES: Final = 32
 _MAC_BYTES: Final = 16

@@ -20,26 +20,6 @@ import msgspec
 from taskmq.errors import InvalidOption
 from taskmq.model.units import DAY_MS
 
-__all__ = [
-    "EVERYBODY",
-    "KEPT_DAYS",
-    "CountedJob",
-    "HeldBack",
-    "OnLimit",
-    "Quota",
-    "QuotaBook",
-    "QuotaExcess",
-    "QuotaUsage",
-    "Quotas",
-    "RunBook",
-    "limited_tenants",
-    "looked_at",
-    "read_quotas",
-    "run_name",
-    "usage_name",
-    "usage_prefix",
-]
-
 EVERYBODY: Final = "*"
 """The tenant, or the user, whose values apply to those without a quota of their own."""
 

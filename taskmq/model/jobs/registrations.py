@@ -12,21 +12,6 @@ import msgspec
 
 from taskmq.errors import MalformedMessage
 
-__all__ = [
-    "LONGEST_SCHEMA",
-    "TASKS_TOLD",
-    "Origin",
-    "RegisteredTask",
-    "TaskFacts",
-    "TaskRegistration",
-    "ToldTasks",
-    "decode_registration",
-    "decode_told",
-    "encode_registration",
-    "encode_told",
-    "in_force",
-]
-
 LONGEST_SCHEMA: Final = 65_536
 """Maximum bytes of a task's schema; a larger one is omitted."""
 TASKS_TOLD: Final = "task.told"

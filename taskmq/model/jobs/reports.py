@@ -21,37 +21,6 @@ from taskmq.model.history.suspensions import ARGUMENTS, NewArguments, decode_arg
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
 
-__all__ = [
-    "INTERRUPTED",
-    "LONGEST",
-    "LONGEST_DELAY",
-    "MOST_UNHEEDED",
-    "PREEMPTED",
-    "REPORTS_TASK",
-    "UNHEEDED",
-    "Interruption",
-    "Report",
-    "ReportKind",
-    "ReturnEvent",
-    "UnreadReport",
-    "after_report",
-    "decode_parcel",
-    "decode_reports",
-    "encode_parcel",
-    "encode_reports",
-    "event_of",
-    "goes_on",
-    "interruption_of",
-    "invite",
-    "is_unseen_end",
-    "kept_error",
-    "next_due",
-    "ran_again",
-    "read_reports",
-    "restart_note",
-    "with_readable_result",
-]
-
 LONGEST: Final = 262_144
 """Maximum bytes of one message with reports; a single larger report has its own message."""
 LONGEST_DELAY: Final = 365_000 * 86_400_000

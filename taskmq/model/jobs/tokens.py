@@ -12,8 +12,6 @@ from taskmq.model.jobs.proofs import ReportKeys
 from taskmq.model.jobs.reports import Report, after_report
 from taskmq.model.states import TERMINAL
 
-__all__ = ["ends_forgotten_dispatch", "is_forgotten", "is_invented", "next_token"]
-
 _CHANCE_BITS: Final = 32
 # A token has 53 bits, so that every language can read it as a number.
 _NUMBERS: Final = 1 << 21

@@ -10,8 +10,6 @@ import msgspec
 
 from taskmq.model.states import CHANGEABLE, TERMINAL, JobState
 
-__all__ = ["KeyHolder", "UniqueKey", "availability"]
-
 
 class UniqueKey(msgspec.Struct, frozen=True, kw_only=True):
     """Uniqueness rule of one job.

@@ -14,8 +14,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["LEAD", "MADE_UP", "RateBook", "RateDemand", "count_starts", "first_start", "used_until", "wait_for_start"]
-
 LEAD: Final = 0.1
 """Seconds by which jobs under a rate are dispatched early."""
 MADE_UP: Final = 0.15

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-__all__ = ["Allocation", "AllocationFilter", "NewAllocation", "Placement", "usage_of"]
-
 _HOUR_MS = 3_600_000
 
 

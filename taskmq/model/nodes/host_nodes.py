@@ -21,18 +21,6 @@ from taskmq.errors import InvalidOption
 from taskmq.model.resources import read_amounts
 from taskmq.model.topology import check_queue_name, node_queue
 
-__all__ = [
-    "HEARTBEAT_SECONDS",
-    "LOST_AFTER_MS",
-    "HostNode",
-    "NodeState",
-    "NodeTold",
-    "check_labels",
-    "check_node_name",
-    "checked_node",
-    "lost_after",
-]
-
 HEARTBEAT_SECONDS: Final = 10.0
 """Interval at which workers with a node report it."""
 

@@ -11,24 +11,6 @@ from taskmq.model.nodes.host_nodes import HostNode, check_labels
 from taskmq.model.resources import Amounts, amounts_text, read_amounts
 from taskmq.model.units import did_you_mean
 
-__all__ = [
-    "SLOTS",
-    "JobNeeds",
-    "PlaceOptions",
-    "add_amounts",
-    "best_fit",
-    "capacity_of",
-    "could_ever_fit",
-    "fits",
-    "has_labels",
-    "job_needs",
-    "left_over",
-    "reservable",
-    "startable",
-    "together",
-    "why_unplaced",
-]
-
 SLOTS: Final = "slots"
 """The resource that every placed job uses one unit of."""
 

@@ -12,8 +12,6 @@ import msgspec
 
 from taskmq.errors import InvalidOption
 
-__all__ = ["LONGEST_VERSION", "AppVersion", "WorkerVersion", "can_be_released", "check_app_version", "version_at"]
-
 LONGEST_VERSION: Final = 100
 """Maximum characters of a version."""
 

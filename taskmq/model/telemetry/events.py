@@ -23,28 +23,6 @@ import msgspec
 from taskmq.errors import MalformedMessage
 from taskmq.model.telemetry.worker_status import WorkerStatus
 
-__all__ = [
-    "ALL_EVENTS",
-    "EXPIRED_REASON",
-    "FAILURE_EVENTS",
-    "JOB_EVENTS",
-    "LONGEST_MESSAGE",
-    "LONGEST_TRACEBACK",
-    "WORKER_EVENTS",
-    "Event",
-    "EventBatch",
-    "FailureEvent",
-    "JobEvent",
-    "JobEventName",
-    "WorkerEvent",
-    "WorkerEventName",
-    "decode_batch",
-    "encode_batch",
-    "failure_topic",
-    "job_topic",
-    "worker_topic",
-]
-
 VERSION: Final = 1
 JOB_EVENTS: Final = "job.#"
 """Topic pattern of all job events."""

@@ -10,22 +10,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-__all__ = [
-    "BOUNDS",
-    "BeatSnapshot",
-    "Count",
-    "Exporter",
-    "Histogram",
-    "Page",
-    "ProcessGauges",
-    "RequestCount",
-    "ScheduleCount",
-    "SchedulerSnapshot",
-    "ServerSnapshot",
-    "Snapshot",
-    "Source",
-]
-
 BOUNDS: Final = (
     0.001,
     0.0025,

@@ -12,8 +12,6 @@ from typing import Final
 
 from taskmq.errors import InvalidOption
 
-__all__ = ["check_line", "escape_controls", "escape_json", "escape_line", "indent_lines"]
-
 _BIDI: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _ACTING: Final = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *_BIDI)
 _WORDS: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}

@@ -6,8 +6,6 @@ import msgspec
 
 from taskmq.errors import MalformedMessage
 
-__all__ = ["SCHEDULERS", "SchedulerReport", "decode_report", "encode_report"]
-
 SCHEDULERS: Final = "schedulers"
 """Group of leases of the schedulers that run."""
 

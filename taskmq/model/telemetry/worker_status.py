@@ -4,8 +4,6 @@ import msgspec
 
 from taskmq.model.nodes import NodeTold
 
-__all__ = ["RunningJob", "WorkerStatus"]
-
 
 class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     """A run in progress.

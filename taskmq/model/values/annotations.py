@@ -12,8 +12,6 @@ from taskmq.errors import InvalidOption
 from taskmq.model.values.objects import is_model
 from taskmq.model.values.wire_form import decode_hook
 
-__all__ = ["check_type", "hints_of", "is_injected"]
-
 _UNIONS: Final = (typing.Union, type(int | str))
 
 

@@ -14,8 +14,6 @@ from taskmq.model.envelope import JSON
 from taskmq.model.values.objects import fields_of
 from taskmq.model.values.wire_form import decode_value, encode_value
 
-__all__ = ["canonical_json", "canonical_order"]
-
 
 def canonical_json(value: object) -> bytes:
     """Encode `value` as JSON with its sets and dictionary keys sorted.

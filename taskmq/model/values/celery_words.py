@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-__all__ = ["CELERY_WORDS", "CeleryHints", "celery_hint"]
-
 _RETRY: Final = "retry=RetryPolicy(max_attempts=4, base=5, on=(OSError,)); max_attempts counts the first run, too"
 
 CELERY_WORDS: Final[Mapping[str, Mapping[str, str]]] = {

@@ -19,8 +19,6 @@ import msgspec
 
 from taskmq.model.values.objects import fields_of, is_model, plain_model, private_state
 
-__all__ = ["difference"]
-
 _NO_FLOAT: Final = (
     "JSON has no NaN and no infinity: say None or a text, or send it as MessagePack, TaskMQ(content_type='msgpack')"
 )

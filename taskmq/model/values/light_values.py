@@ -17,19 +17,6 @@ import msgspec
 
 from taskmq.model.envelope import BlobReference, KeptPart, PartPath
 
-__all__ = [
-    "REFERENCE",
-    "LightValue",
-    "ResultReference",
-    "fill",
-    "join_values",
-    "keep_whole",
-    "lighten",
-    "open_value",
-    "read_reference",
-    "reference_to",
-]
-
 REFERENCE: Final = "taskmq/reference"
 """The content type of the reference that replaces a large value in a claim, report or stored job."""
 

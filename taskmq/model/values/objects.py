@@ -10,8 +10,6 @@ from typing import Any, cast
 
 import msgspec
 
-__all__ = ["fields_of", "is_model", "plain_model", "private_state", "read_model"]
-
 
 def is_model(kind: type[Any]) -> bool:
     """Return whether a class is a pydantic model."""

@@ -5,8 +5,6 @@ from typing import Any
 
 from taskmq.errors import UnsupportedFeature
 
-__all__ = ["find_flaw", "find_misfit", "open_validator"]
-
 
 def open_validator(schema: Mapping[str, Any], *, purpose: str, checks_formats: bool = True) -> Any:
     """Return a validator of a JSON Schema, which never reads other documents.

@@ -14,8 +14,6 @@ from taskmq.model.envelope import JSON, MSGPACK
 from taskmq.model.values.difference import difference
 from taskmq.model.values.objects import is_model, plain_model, read_model
 
-__all__ = ["ENCODERS", "Decoder", "decode_hook", "decode_value", "decoder_of", "encode_json", "encode_value"]
-
 
 class Decoder(Protocol):
     """Decodes one type from one content type."""

@@ -13,8 +13,6 @@ from taskmq.errors import JobNotFound, StoreUnavailable
 if TYPE_CHECKING:
     from taskmq.operations.tenant_jobs import TenantJobs
 
-__all__ = ["RecordAction", "audit_subject", "note_action", "record_as", "system_user"]
-
 _log = logging.getLogger("taskmq.audit")
 
 

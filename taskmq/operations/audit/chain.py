@@ -9,8 +9,6 @@ from taskmq.contracts.identity import AuditFilter, AuditStore
 from taskmq.errors import InvalidOption
 from taskmq.model.identity import EVERYTHING_OF_ALL, AuditRecord, ChainLink, Scope, broken_link
 
-__all__ = ["ChainReport", "entries", "export_record", "parse_chain_head", "verify_chain"]
-
 _PAGE: Final = 500
 # An entry's time is the start of its transaction; an erasure empties only entries already committed.
 _AT_WORK_MS: Final = 600_000

@@ -15,8 +15,6 @@ from taskmq.contracts.identity import Actor, IdentityStore, UserAccount, UserCha
 from taskmq.errors import IdentityConflict, InvalidOption
 from taskmq.model.identity import EVERYTHING_OF_ALL, AuditRecord, ChainLink, Membership, broken_link
 
-__all__ = ["RestoredStep", "read_export", "restrict_again"]
-
 _PAGE: Final = 200
 # An entry's time is the start of its transaction; a backup contains the transactions that had committed.
 _MARGIN_MS: Final = 600_000

@@ -19,8 +19,6 @@ from taskmq.model.topology import class_of
 from taskmq.model.units import Duration, parse_duration
 from taskmq.operations.tenant_jobs import TenantJobs
 
-__all__ = ["BulkChange", "BulkPage", "BulkRefusal", "act_on_page", "check_change"]
-
 # The store serves other callers, too.
 _AT_A_TIME: Final = 20
 

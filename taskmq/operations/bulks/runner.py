@@ -21,8 +21,6 @@ from taskmq.model.units import to_datetime
 from taskmq.operations.bulks.tenant_bulks import build_end_entry
 from taskmq.operations.tenant_jobs import TenantJobs
 
-__all__ = ["BulkRunner"]
-
 _log = logging.getLogger("taskmq.bulks")
 
 _BATCH: Final = 20

@@ -19,8 +19,6 @@ from taskmq.model.units import Duration, instant_ms, parse_duration, to_ms
 from taskmq.operations.bulks.pages import BulkChange, check_change
 from taskmq.operations.tenant_jobs import TenantJobs
 
-__all__ = ["BulkOrder", "StoredBulks", "TenantBulks", "build_end_entry"]
-
 _CAP: Final = 100_000
 _LEAST_RATE: Final = 0.01
 _MOST_RATE: Final = 1e6

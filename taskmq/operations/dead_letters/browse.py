@@ -8,8 +8,6 @@ from taskmq.operations.dead_letters.letter import DeadLetter, JobsOfLetters
 from taskmq.operations.dead_letters.selection import Choose
 from taskmq.operations.dead_letters.walk import Progress, count_letters, letter_queue, walk
 
-__all__ = ["LetterGroup", "browse", "group_letters", "purge", "visit"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterGroup:

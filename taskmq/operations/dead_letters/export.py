@@ -8,8 +8,6 @@ import msgspec
 
 from taskmq.operations.dead_letters.letter import DeadLetter
 
-__all__ = ["letter_line", "letter_record"]
-
 
 def letter_record(letter: DeadLetter) -> dict[str, Any]:
     """Return a letter with its whole message as JSON values.

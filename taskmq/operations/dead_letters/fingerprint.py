@@ -10,8 +10,6 @@ import hashlib
 import re
 from typing import Final
 
-__all__ = ["fingerprint"]
-
 _FRAMES: Final = 5
 _LENGTH: Final = 12
 

@@ -13,8 +13,6 @@ from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
 from taskmq.model.units import milliseconds_in
 from taskmq.operations.dead_letters.fingerprint import fingerprint
 
-__all__ = ["DeadLetter", "JobsOfLetters", "LetterLike", "read_letter"]
-
 _TYPE_NAME: Final = re.compile(r"[\w.<>]+(?=:|$)")
 
 

@@ -34,8 +34,6 @@ from taskmq.operations.dead_letters.letter import DeadLetter, JobsOfLetters
 from taskmq.operations.dead_letters.selection import Choose
 from taskmq.operations.dead_letters.walk import Progress, Walk, walk
 
-__all__ = ["Replay", "Replayed", "replay"]
-
 _WINDOW: Final = 500
 _HIGH, _LOW = 9, 0
 _NATIVE: Final = range(10)

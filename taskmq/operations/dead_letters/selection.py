@@ -8,8 +8,6 @@ from fnmatch import fnmatchcase
 from taskmq.model.units import to_ms
 from taskmq.operations.dead_letters.letter import DeadLetter
 
-__all__ = ["Choose", "LetterSelection"]
-
 Choose = Callable[[DeadLetter], bool]
 
 

@@ -9,8 +9,6 @@ from taskmq.errors import QueueMissing
 from taskmq.model.topology import PARKING, UNROUTABLE, check_queue_name, dead_letter_queue, shard_queue
 from taskmq.operations.dead_letters.letter import DeadLetter, read_letter
 
-__all__ = ["Progress", "Walk", "count_letters", "letter_queue", "list_queues_with_letters", "walk"]
-
 _BATCH: Final = 500
 
 Progress = Callable[[int, int], None]

@@ -17,8 +17,6 @@ from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_qu
 from taskmq.model.units import Duration, parse_seconds
 from taskmq.operations.diagnosis.health import find_schedulers, measure_schedule_delay
 
-__all__ = ["CLOCK_LIMIT", "Examination", "examine", "examine_servers", "read_replica_status"]
-
 _TIMEOUT: Final = 10.0
 CLOCK_LIMIT: Final = 2.0
 """Seconds by which clocks may differ."""

@@ -11,16 +11,6 @@ from taskmq.errors import StoreMismatch, TaskMQError, UnsupportedFeature
 from taskmq.model.topology import PARKING
 from taskmq.operations.workers import list_workers
 
-__all__ = [
-    "LOSSES",
-    "Part",
-    "PartHealth",
-    "PartStatus",
-    "examine_parts",
-    "find_schedulers",
-    "measure_schedule_delay",
-]
-
 Part = Literal["store", "broker", "state", "schedulers", "workers"]
 PartStatus = Literal["works", "partly", "down", "unknown", "absent"]
 

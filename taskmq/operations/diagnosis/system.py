@@ -17,8 +17,6 @@ from taskmq.operations.diagnosis.health import Part, PartHealth, examine_parts
 from taskmq.operations.workers import list_workers
 from taskmq.version import VERSION
 
-__all__ = ["ClockFacts", "PartitionFacts", "SystemFacts", "examine_system", "find_problems"]
-
 T = TypeVar("T")
 
 ProcessVersion = tuple[Literal["server", "scheduler", "worker"], str, str]

@@ -18,8 +18,6 @@ from taskmq.model.history.rollups import minute_of
 from taskmq.model.identity import AuditEntry
 from taskmq.model.units import did_you_mean
 
-__all__ = ["TenantAlerts", "read_rules"]
-
 
 class TenantAlerts:
     """Alerts of a tenant.

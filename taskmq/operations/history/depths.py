@@ -7,8 +7,6 @@ from taskmq.contracts.history import DepthStore, QueueDepth
 from taskmq.errors import InvalidOption
 from taskmq.model.history.figures import Series
 
-__all__ = ["DEPTHS", "read_depths"]
-
 DEPTHS: Final[Mapping[str, Callable[[QueueDepth], int]]] = {
     "depth_stored": lambda depth: depth.stored,
     "depth_ready": lambda depth: depth.ready,

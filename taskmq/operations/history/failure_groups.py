@@ -12,8 +12,6 @@ from taskmq.model.history.failure_groups import FailureKey, FailureMark, GroupSt
 from taskmq.model.identity import AuditEntry
 from taskmq.model.units import DAY_MS
 
-__all__ = ["FailureGroup", "FailureGroups", "TenantFailureGroups"]
-
 _BARS: Final = 24
 _MOST: Final = 10_000
 

@@ -24,19 +24,6 @@ from taskmq.model.units import DAY_MS
 from taskmq.operations.dead_letters import DeadLetter, list_queues_with_letters, visit
 from taskmq.operations.tenant_jobs import TenantJobs
 
-__all__ = [
-    "LANES",
-    "FailureChoice",
-    "FailureLane",
-    "FailureLine",
-    "FailureSource",
-    "FailuresPage",
-    "LettersView",
-    "SourceGap",
-    "TenantFailures",
-    "read_letters",
-]
-
 FailureLane = Literal["store", "broker", "workflow"]
 """Kind of what failed: a job submitted to the store, a job sent to the broker, or a workflow."""
 FailureSource = Literal["jobs", "failures", "dead letters", "workflows"]

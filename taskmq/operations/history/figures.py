@@ -12,8 +12,6 @@ from taskmq.model.history.rollups import DAY, QUARTER, Rollup, minute_of, spans,
 from taskmq.model.telemetry.app_versions import AppVersion
 from taskmq.operations.history.depths import DEPTHS, read_depths
 
-__all__ = ["TenantFigures"]
-
 _MOST: Final = 200_000
 _HOUR: Final = 3_600_000
 

@@ -11,8 +11,6 @@ from taskmq.contracts.history import QueueDepth, Remembering, RollupFilter
 from taskmq.errors import TaskMQError
 from taskmq.model.history.rollups import MINUTE, Rollup, minute_of
 
-__all__ = ["QueueRates", "advise", "find_rates", "rates_of"]
-
 _MINUTES: Final = 5
 _FEW: Final = 10
 

@@ -24,8 +24,6 @@ from taskmq.contracts.jobs import JobStore, KeptJob, Prunable, Retaining
 from taskmq.errors import MalformedMessage, UnsupportedFeature
 from taskmq.model.units import DAY_MS
 
-__all__ = ["Advance", "ArchivedDay", "archive_days", "check_archive", "read_archive", "require_retaining"]
-
 Advance = Callable[[int, int | None], None]
 """Called with the amount done and the total; None if the total is unknown."""
 

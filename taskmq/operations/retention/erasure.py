@@ -15,8 +15,6 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.operations.retention.archive import Advance, require_retaining
 
-__all__ = ["Erased", "erase_jobs", "thin_out"]
-
 _PAGE: Final = 200
 
 

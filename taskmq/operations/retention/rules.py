@@ -15,8 +15,6 @@ from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.units import parse_duration, to_ms
 
-__all__ = ["KeepRule"]
-
 _SOME_TIME: Final = 1_800_000_000_000
 _LAST: Final = re.compile(r"last:([0-9]{1,9})")
 

@@ -9,8 +9,6 @@ from taskmq.reactions.model.conditions import FileArrives
 from taskmq.reactions.model.events import FileArrived
 from taskmq.reactions.model.pending import RecordedEvent
 
-__all__ = ["Arrivals", "Sighting"]
-
 
 class Sighting(NamedTuple):
     """A file as one scan found it.

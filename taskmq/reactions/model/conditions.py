@@ -15,34 +15,6 @@ from taskmq.model.states import TERMINAL, JobState
 from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.schedules.triggers import Trigger
 
-__all__ = [
-    "AllOf",
-    "AnyOf",
-    "AtLeast",
-    "BrokerUrl",
-    "Condition",
-    "Expression",
-    "FileArrives",
-    "JobEnds",
-    "Joined",
-    "MessageComes",
-    "Part",
-    "QueueMessageComes",
-    "TimeComes",
-    "WorkflowRunEnds",
-    "all_of",
-    "amqp",
-    "any_of",
-    "at_least",
-    "conditions_of",
-    "file",
-    "is_met",
-    "job",
-    "message",
-    "rule_of",
-    "run",
-]
-
 _ENDS: Final = tuple(state for state in JobState if state in TERMINAL)
 _RUN_ENDS: Final = tuple(state for state in RunState if state not in (RunState.QUEUED, RunState.RUNNING))
 _TOPIC_BYTES: Final = 255

@@ -4,8 +4,6 @@ from datetime import datetime
 
 import msgspec
 
-__all__ = ["FileArrived", "JobEnded", "MessageArrived", "ReactionEvent", "RunEnded", "TimeCame"]
-
 
 class JobEnded(msgspec.Struct, frozen=True, kw_only=True, tag="job", tag_field="kind"):
     """The end of a job.

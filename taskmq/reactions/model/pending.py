@@ -18,19 +18,6 @@ from taskmq.reactions.model.conditions import Condition, Expression, TimeComes, 
 from taskmq.reactions.model.events import ReactionEvent, TimeCame
 from taskmq.schedules.triggers.trigger import most_recent
 
-__all__ = [
-    "LEASE_MS",
-    "MOST_FIRINGS",
-    "PendingReaction",
-    "ReactionCall",
-    "ReactionPlan",
-    "RecordedEvent",
-    "confirm",
-    "record_event",
-    "tick",
-    "wake_of",
-]
-
 LEASE_MS: Final = 10_000
 """Lease of a beat on a firing, in ms."""
 MOST_FIRINGS: Final = 100

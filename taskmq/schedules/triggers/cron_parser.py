@@ -13,8 +13,6 @@ from taskmq.schedules.triggers.fields import EVERY_DAY, EVERY_HOUR, EVERY_MINUTE
 if TYPE_CHECKING:
     from croniter import croniter
 
-__all__ = ["ALIASES", "follows_real_time", "is_hashed", "parse_fields"]
-
 ALIASES: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",

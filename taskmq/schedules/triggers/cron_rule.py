@@ -11,8 +11,6 @@ from taskmq.schedules.triggers.fields import Fields
 from taskmq.schedules.triggers.trigger import DstFold, DstGap
 from taskmq.schedules.triggers.zones import find_zone, next_instant
 
-__all__ = ["Cron"]
-
 _GAPS: Final = get_args(DstGap)
 _FOLDS: Final = get_args(DstFold)
 

@@ -7,8 +7,6 @@ from typing import Final
 
 from taskmq.errors import InvalidOption
 
-__all__ = ["DaysOff"]
-
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS: Final = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",

@@ -9,8 +9,6 @@ from taskmq.schedules.triggers.factory import instants_after
 from taskmq.schedules.triggers.rules import Limited
 from taskmq.schedules.triggers.trigger import Trigger
 
-__all__ = ["TriggerExplanation", "explain_trigger", "local_text", "zone_of"]
-
 
 class TriggerExplanation(NamedTuple):
     """A trigger in words.

@@ -13,8 +13,6 @@ from taskmq.schedules.triggers.rules import Every, Limited, Once
 from taskmq.schedules.triggers.trigger import DstFold, DstGap, Limits, Trigger
 from taskmq.schedules.triggers.zones import instant_of
 
-__all__ = ["cron", "every", "for_schedule", "instants_after", "once"]
-
 
 def every(
     period: Duration, *, phase: Duration = 0, anchor: datetime | None = None, **limits: Unpack[Limits]

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Final
 
-__all__ = ["EVERY_DAY", "EVERY_HOUR", "EVERY_MINUTE", "EVERY_MONTH", "LAST", "Fields", "days_in"]
-
 EVERY_MINUTE: Final = (1 << 60) - 1
 EVERY_HOUR: Final = (1 << 24) - 1
 EVERY_DAY: Final = (1 << 32) - 2

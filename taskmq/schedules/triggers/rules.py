@@ -11,8 +11,6 @@ from taskmq.schedules.triggers.days_off import DaysOff
 from taskmq.schedules.triggers.trigger import Trigger
 from taskmq.schedules.triggers.zones import first_instant_of, instant_in_words, instant_of, wall_clock
 
-__all__ = ["Every", "Limited", "Once", "jitter_of"]
-
 _DAY: Final = timedelta(days=1)
 _MOST_RUNS: Final = 10_000
 # The rarest rule: 29 February falls on each weekday within 40 years.

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypedDict
 if TYPE_CHECKING:
     from taskmq.schedules.triggers.days_off import DaysOff
 
-__all__ = ["DstFold", "DstGap", "Limits", "Trigger", "most_recent"]
-
 
 class Trigger(Protocol):
     """A rule that yields nominal instants, in whole milliseconds since the epoch.

@@ -5,8 +5,6 @@ from typing import Final
 
 from taskmq.schedules.triggers.fields import EVERY_DAY, EVERY_HOUR, EVERY_MINUTE, EVERY_MONTH, LAST, Fields
 
-__all__ = ["cron_in_words", "every_in_words"]
-
 _UNITS: Final = (
     (604_800_000, "week"),
     (86_400_000, "day"),

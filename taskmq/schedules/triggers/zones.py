@@ -9,8 +9,6 @@ from taskmq.model.units import LAST_INSTANT
 from taskmq.schedules.triggers.fields import Fields
 from taskmq.schedules.triggers.trigger import DstFold, DstGap
 
-__all__ = ["find_zone", "first_instant_of", "instant_in_words", "instant_of", "next_instant", "wall_clock"]
-
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - wall-clock time
 _EPOCH_UTC: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)

@@ -11,8 +11,6 @@ from taskmq.model.identity import Permission
 from taskmq.server.inputs import ApiGiven, Limit
 from taskmq.server.settings import API, MOST_PER_PAGE
 
-__all__ = ["AUDIT_HANDLERS"]
-
 
 @get(
     f"{API}/audit",

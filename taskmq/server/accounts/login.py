@@ -28,8 +28,6 @@ from taskmq.server.rates import RequestLimits
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of, cookie_name, credential_in, is_from_own_pages
 
-__all__ = ["LOGIN_HANDLERS"]
-
 
 async def log_in(data: JSONBody[LoginBody], request: Request[Any, Any, Any]) -> Response[LoginView]:
     """Start a session. A rejected sign-in gives no reason, and repeated failures are throttled (429)."""

@@ -15,8 +15,6 @@ from taskmq.server.inputs import ApiGiven, CallerGiven
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
 
-__all__ = ["SESSION_HANDLERS"]
-
 
 @get(
     f"{API}/sessions",

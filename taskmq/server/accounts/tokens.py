@@ -17,8 +17,6 @@ from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
 
-__all__ = ["TOKEN_HANDLERS"]
-
 
 @get(
     f"{API}/tokens",

@@ -20,8 +20,6 @@ from taskmq.server.inputs import CallerGiven, matched_version
 from taskmq.server.settings import API, MOST_PER_PAGE
 from taskmq.server.sign_in import accounts_of
 
-__all__ = ["USER_HANDLERS", "check_user"]
-
 
 @get(f"{API}/users", permission=Permission.USERS_READ, operation_id="listUsers", summary="List users", tags=["users"])
 async def list_users(

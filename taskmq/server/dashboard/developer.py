@@ -14,8 +14,6 @@ from taskmq.model.identity import EVERYWHERE, Identity, Membership, Role
 from taskmq.server.settings import LOOPBACK
 from taskmq.server.sign_in import is_from_own_pages
 
-__all__ = ["identify_developer"]
-
 _DEVELOPER: Final = Identity(
     user_id="developer",
     user="developer",

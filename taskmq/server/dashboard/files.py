@@ -9,8 +9,6 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final, NamedTuple
 
-__all__ = ["DashboardFile", "DashboardFiles", "dashboard_files"]
-
 _TYPES: Final[Mapping[str, str]] = {
     "css": "text/css",
     "html": "text/html",

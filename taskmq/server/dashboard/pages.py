@@ -16,8 +16,6 @@ from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.version import VERSION
 
-__all__ = ["DASHBOARD_HANDLERS"]
-
 # No inline scripts or styles, and no external resources. Plots set their sizes by script, which this allows.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from taskmq.server.examples.example import SOME_ID, Example
 
-__all__ = ["ACCOUNTS"]
-
 _TOKEN: Final[dict[str, Any]] = {
     "user": "ann",
     "id": SOME_ID,

@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from taskmq.server.examples.example import SOME_ID, Example
 
-__all__ = ["BULKS"]
-
 _OF_BULK: Final = {"bulk_id": SOME_ID}
 _BULK: Final[dict[str, Any]] = {
     "bulk_id": SOME_ID,

@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from taskmq.server.examples.example import Example
 
-__all__ = ["DEFINITIONS"]
-
 _TASK: Final[dict[str, Any]] = {
     "name": "shop.resize",
     "queue": "images",

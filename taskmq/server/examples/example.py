@@ -5,8 +5,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["SOME_ID", "Example"]
-
 SOME_ID: Final = "0193a1f2-7c1e-7abc-8def-0123456789ab"
 """A sample id, in place of ids the server generates."""
 

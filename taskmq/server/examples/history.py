@@ -6,8 +6,6 @@ from typing import Any, Final
 from taskmq.model.history.alerts import METRICS
 from taskmq.server.examples.example import SOME_ID, Example
 
-__all__ = ["HISTORY"]
-
 _LINE: Final[dict[str, Any]] = {
     "number": 4711,
     "at": "2027-01-30T17:12:01.250Z",

@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from taskmq.server.examples.example import SOME_ID, Example
 
-__all__ = ["JOBS"]
-
 _JOB: Final[dict[str, Any]] = {
     "job_id": "order-17",
     "id": SOME_ID,

@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from taskmq.server.examples.example import SOME_ID, Example
 
-__all__ = ["NODES"]
-
 _NODE: Final[dict[str, Any]] = {
     "node_id": SOME_ID,
     "name": "gpu-1",

@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from taskmq.server.examples.example import Example
 
-__all__ = ["POOLS"]
-
 _POOL: Final[dict[str, Any]] = {"pool": "acme", "parent": None, "weight": 5.0, "min": {}, "max": {"slots": 8.0}}
 _QUOTA: Final[dict[str, Any]] = {
     "tenant": "acme",

@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from taskmq.server.examples.example import SOME_ID, Example
 
-__all__ = ["QUEUES"]
-
 _LINE: Final[dict[str, Any]] = {
     "queue": "images",
     "ready": 12,

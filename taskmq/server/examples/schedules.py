@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from taskmq.server.examples.example import SOME_ID, Example
 
-__all__ = ["SCHEDULES"]
-
 _SCHEDULE: Final[dict[str, Any]] = {
     "name": "nightly",
     "tenant": "",

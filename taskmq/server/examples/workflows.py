@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from taskmq.server.examples.example import SOME_ID, Example
 
-__all__ = ["WORKFLOWS"]
-
 _VERSION: Final = "6c84de60ec94134017ff326325a62702c1d56d1d5bbf504a71be9b5bec03a317"
 _FILE: Final = """\
 workflow: nightly

@@ -32,9 +32,6 @@ from taskmq.server.inputs import ApiGiven, CallerGiven, Limit, ServedApp, matche
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
-__all__ = ["ALERT_HANDLERS"]
-
-
 States = Annotated[str, QueryParameter(description="Comma-separated states: pending, firing, resolved.")]
 
 

@@ -14,8 +14,6 @@ from taskmq.server.inputs import ApiGiven, CallerGiven, Limit
 from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.settings import API
 
-__all__ = ["FAILURE_GROUP_HANDLERS"]
-
 
 @get(
     f"{API}/failures/groups",

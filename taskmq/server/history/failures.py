@@ -17,8 +17,6 @@ from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
-__all__ = ["FAILURE_HANDLERS"]
-
 _NEEDS: Final[dict[FailureSource, Permission]] = {
     "jobs": Permission.JOBS_READ,
     "failures": Permission.JOBS_READ,

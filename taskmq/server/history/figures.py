@@ -23,8 +23,6 @@ from taskmq.server.inputs import ApiGiven, CallerGiven, ServedApp
 from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.settings import API
 
-__all__ = ["FIGURE_HANDLERS"]
-
 Step = Annotated[int, QueryParameter(ge=60, le=7 * 86_400, description="Seconds between points, in whole minutes.")]
 
 

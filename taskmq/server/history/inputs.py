@@ -9,8 +9,6 @@ from taskmq.app_api.views import milliseconds_of
 from taskmq.server.inputs import Instant
 from taskmq.server.problems import Problem
 
-__all__ = ["By", "FromLevel", "OfQueue", "OfStep", "OfTask", "Since", "Text", "Until", "ms", "number_of", "parts"]
-
 Level = Literal["debug", "info", "warning", "error", "critical"]
 FromLevel = Annotated[Level, QueryParameter(description="Minimum level.")]
 Text = Annotated[

@@ -17,8 +17,6 @@ from taskmq.server.history.inputs import FromLevel, OfStep, Since, Text, Until, 
 from taskmq.server.inputs import ApiGiven, Cursor, Limit, OwnJobs
 from taskmq.server.settings import API
 
-__all__ = ["LOG_HANDLERS"]
-
 _MOST_LINES: Final = 10_000
 _PAGE: Final = 1_000
 

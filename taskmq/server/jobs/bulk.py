@@ -15,8 +15,6 @@ from taskmq.server.problems import Problem
 from taskmq.server.query_time import time_limit
 from taskmq.server.settings import API
 
-__all__ = ["BULK", "check_filter"]
-
 
 @post(
     f"{API}/bulk",

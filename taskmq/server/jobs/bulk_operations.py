@@ -17,8 +17,6 @@ from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, ServedApp
 from taskmq.server.jobs.bulk import check_filter
 from taskmq.server.settings import API
 
-__all__ = ["BULK_OPERATIONS"]
-
 
 @post(
     f"{API}/bulk/operations",

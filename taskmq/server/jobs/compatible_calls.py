@@ -19,8 +19,6 @@ from taskmq.server.access import permission_problem
 from taskmq.server.inputs import CallerGiven, OwnJobs
 from taskmq.server.problems import Problem
 
-__all__ = ["COMPATIBLE_CALLS"]
-
 
 class CreateBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job to schedule later."""

@@ -17,8 +17,6 @@ from taskmq.server.inputs import (
 )
 from taskmq.server.settings import API
 
-__all__ = ["DEFINITIONS"]
-
 
 @get(
     f"{API}/definitions",

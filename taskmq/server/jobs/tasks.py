@@ -12,8 +12,6 @@ from taskmq.server.inputs import ApiGiven, Cursor, Limit
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
-__all__ = ["TASKS"]
-
 
 @get(f"{API}/tasks", permission=Permission.TASKS_READ, operation_id="listTasks", summary="List tasks", tags=["tasks"])
 async def list_tasks(

@@ -15,8 +15,6 @@ from taskmq.events.stream import EventStream
 from taskmq.model.telemetry.events import Event, JobEvent
 from taskmq.server.live.store_events import StoreEvents
 
-__all__ = ["EventHub", "EventInbox", "HubEvent", "kind_of"]
-
 _REMEMBERED: Final = 1_000
 _BUFFER: Final = 1_000
 _STREAMS: Final = 3_072

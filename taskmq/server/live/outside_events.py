@@ -20,8 +20,6 @@ from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.server.sign_in import SIGNATURE, is_signed
 
-__all__ = ["OUTSIDE_HANDLERS", "identify_signed"]
-
 
 def identify_signed(identify: Identify, sources: Mapping[str, EventSource]) -> Identify:
     """Identify the caller by its signature if the request has one and no token, otherwise by `identify`."""

@@ -10,8 +10,6 @@ from litestar.params import QueryParameter
 from taskmq.app import TaskMQ
 from taskmq.contracts.jobs import AcceptedAge, accept_age, accepted_age
 
-__all__ = ["MaxAge", "read_shared"]
-
 T = TypeVar("T")
 
 MaxAge = Annotated[

@@ -18,8 +18,6 @@ from taskmq.errors import InvalidSetting, NotAuthenticated
 from taskmq.model.identity import EVERYWHERE, Identity, Membership, Permission, Role
 from taskmq.model.keys import split_tenant_key
 
-__all__ = ["EventSignature", "EventSource", "read_sources", "sign", "signed_identity"]
-
 _WINDOW: Final = 300
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _SIGNATURE: Final = re.compile(r"t=(?P<at>[0-9]{1,12}),n=(?P<id>[A-Za-z0-9._:-]{1,128}),v1=(?P<digest>[0-9a-f]{64})")

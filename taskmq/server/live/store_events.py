@@ -11,8 +11,6 @@ from taskmq.model.states import TERMINAL
 from taskmq.model.telemetry.events import JobEvent
 from taskmq.stored_jobs.new_jobs import name_of
 
-__all__ = ["StoreEvents"]
-
 # Of one poll, which covers a second and the time for late commits. If there are more, the oldest are skipped.
 _MOST: Final = 1_000
 # Event names by kind of history entry. Other kinds keep their names.

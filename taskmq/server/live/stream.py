@@ -21,8 +21,6 @@ from taskmq.server.live.hub import EventHub, EventInbox, HubEvent, kind_of
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
-__all__ = ["STREAM_HANDLERS", "EventFilter", "event_lines"]
-
 # The interval of heartbeats, and of checks that the caller is still authorised.
 _HEARTBEAT: Final = 15.0
 _HERE: Final = b": here\n\n"

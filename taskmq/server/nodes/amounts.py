@@ -6,8 +6,6 @@ from taskmq.errors import InvalidOption
 from taskmq.model.resources import read_amounts
 from taskmq.server.problems import Problem
 
-__all__ = ["read_capacity", "read_wanted"]
-
 
 def read_capacity(amounts: Mapping[str, float | str]) -> dict[str, float]:
     """Parse a node's capacity; 0 for resources it lacks.

@@ -17,8 +17,6 @@ from taskmq.server.nodes.amounts import read_capacity
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
-__all__ = ["HOST_HANDLERS"]
-
 
 @get(
     f"{API}/nodes",

@@ -13,8 +13,6 @@ from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Instant, Limit, 
 from taskmq.server.nodes.amounts import read_wanted
 from taskmq.server.problems import Problem
 
-__all__ = ["RESOURCE_HANDLERS"]
-
 _ANY: Final = "any"
 
 _NodeName = Annotated[

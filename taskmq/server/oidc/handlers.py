@@ -30,8 +30,6 @@ from taskmq.server.problems import Problem
 from taskmq.server.rates import RequestLimits
 from taskmq.server.sign_in import accounts_of, cookie_name
 
-__all__ = ["OIDC_HANDLERS"]
-
 _log = logging.getLogger("taskmq.server")
 
 # Enough for a password, a second factor and a phone call.

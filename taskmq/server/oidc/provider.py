@@ -19,8 +19,6 @@ from taskmq.server.oidc.settings import OidcSettings, check_provider_url
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["OidcProvider", "PendingLogin", "ProvidedUser"]
-
 _log = logging.getLogger("taskmq.server")
 
 # Only signatures with the provider's private key; symmetric and unsigned tokens are not accepted.

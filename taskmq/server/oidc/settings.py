@@ -8,8 +8,6 @@ import msgspec
 from taskmq.errors import InvalidSetting
 from taskmq.model.identity import Membership, Role
 
-__all__ = ["GroupRole", "OidcSettings", "check_provider_url"]
-
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 

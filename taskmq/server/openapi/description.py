@@ -13,8 +13,6 @@ from taskmq.server.openapi.page import POLICY, page_of
 from taskmq.server.problems import MEDIA_TYPE
 from taskmq.version import VERSION
 
-__all__ = ["OPENAPI", "OPENAPI_HANDLERS", "describe"]
-
 
 class _NoRoutes(Router):
     """Registers nothing. Litestar's own handlers for its document declare no permission."""

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, Final
 
-__all__ = ["POLICY", "page_of"]
-
 _STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:0 auto;padding:1rem;color-scheme:light dark}"
     "code,pre{font:14px/1.4 ui-monospace,monospace}"

@@ -12,8 +12,6 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["OpenConnections", "connections_within", "descriptors"]
-
 _RESERVED: Final = 128
 _MOST_DESCRIPTORS: Final = 65_536
 # A client that reads less than this within the time limit counts as stalled.

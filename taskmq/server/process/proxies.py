@@ -13,8 +13,6 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from taskmq.errors import InvalidSetting
 
-__all__ = ["behind_proxies", "check_proxies"]
-
 _log = logging.getLogger("taskmq.server")
 
 _MOST_REPORTED: Final = 100

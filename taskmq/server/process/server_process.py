@@ -16,8 +16,6 @@ from taskmq.server.process.connections import OpenConnections, connections_withi
 from taskmq.server.process.proxies import behind_proxies
 from taskmq.server.settings import ServerSettings
 
-__all__ = ["ServerProcess"]
-
 _BACKLOG: Final = 1024
 _IDLE_SECONDS: Final = 30
 

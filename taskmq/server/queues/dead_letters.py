@@ -25,8 +25,6 @@ from taskmq.server.inputs import ApiGiven, CallerGiven, Limit
 from taskmq.server.queues.queues import check_typed_name
 from taskmq.server.settings import API
 
-__all__ = ["DEAD_LETTERS"]
-
 _Depth = Annotated[
     int | None, QueryParameter(ge=1, description="Number of oldest letters to examine, at most 10,000.")
 ]

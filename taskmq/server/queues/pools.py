@@ -11,8 +11,6 @@ from taskmq.model.identity import Permission
 from taskmq.server.inputs import ApiGiven
 from taskmq.server.settings import API
 
-__all__ = ["POOLS"]
-
 OfUser = Annotated[str | None, QueryParameter(max_length=200, description="The user with the quota.")]
 
 

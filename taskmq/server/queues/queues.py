@@ -24,9 +24,6 @@ from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
-__all__ = ["QUEUES"]
-
-
 Within = Annotated[float, QueryParameter(ge=0.01, le=5, description="Time limit for workers' answers, in seconds.")]
 
 

@@ -14,8 +14,6 @@ from taskmq.server.problems import Problem
 from taskmq.server.queues.queues import Within
 from taskmq.server.settings import API
 
-__all__ = ["WORKERS"]
-
 
 @get(
     f"{API}/workers",

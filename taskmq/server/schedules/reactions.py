@@ -11,8 +11,6 @@ from taskmq.model.identity import Permission
 from taskmq.server.inputs import ApiGiven, Cursor, Limit
 from taskmq.server.settings import API
 
-__all__ = ["REACTIONS"]
-
 
 @get(
     f"{API}/reactions",

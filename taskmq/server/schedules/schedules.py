@@ -26,8 +26,6 @@ from taskmq.server.inputs import ApiGiven, Cursor, Limit
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
-__all__ = ["SCHEDULES"]
-
 
 @get(
     f"{API}/schedules",

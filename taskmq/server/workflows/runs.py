@@ -27,8 +27,6 @@ from taskmq.server.history.inputs import FromLevel, OfStep, Text, number_of
 from taskmq.server.inputs import ApiGiven, Cursor, Limit
 from taskmq.server.settings import API
 
-__all__ = ["RUNS"]
-
 
 @get(
     f"{API}/runs",

@@ -12,8 +12,6 @@ import msgspec
 from taskmq.model.states import JobState
 from taskmq.stored_jobs.explanations.queue_condition import WaitReason
 
-__all__ = ["WaitCheck", "list_checks"]
-
 CheckName = Literal[
     "hold", "dependencies", "time", "scheduler", "pause", "workers", "turn", "limit", "quota", "nodes", "slot"
 ]

@@ -16,8 +16,6 @@ from taskmq.contracts.jobs import WaitingLane
 from taskmq.model.jobs.pools import QueuePolicy, TenantPool, shares_of
 from taskmq.model.topology import CLASSES, MIDDLE_PRIORITY, PriorityClass, class_of
 
-__all__ = ["MINUTES", "EndedRuns", "ExpectedStart", "expect_start"]
-
 MINUTES: Final = 30
 """Number of past minutes that an estimate uses."""
 

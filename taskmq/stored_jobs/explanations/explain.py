@@ -20,8 +20,6 @@ from taskmq.stored_jobs.explanations.queue_condition import WaitReason, examine_
 from taskmq.stored_jobs.explanations.start_estimate import StartEstimate, estimate_start
 from taskmq.stored_jobs.new_jobs import name_of
 
-__all__ = ["Explanation", "explain_job"]
-
 _MOST_NAMED: Final = 10
 _SLOT: Final = JobNeeds()
 

@@ -12,8 +12,6 @@ from taskmq.model.commands import QueuePause
 from taskmq.model.topology import jobs_queue, parcels_queue
 from taskmq.model.units import to_datetime
 
-__all__ = ["QueueCondition", "WaitReason", "examine_queue", "find_pause"]
-
 _OBSTACLES: Final = frozenset(
     {"held", "dependency", "time", "paused", "scheduler", "broker", "workers", "placement", "limit", "cap"}
 )

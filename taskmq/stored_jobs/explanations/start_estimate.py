@@ -13,8 +13,6 @@ from taskmq.model.jobs.pools import FAIR
 from taskmq.model.units import to_datetime
 from taskmq.stored_jobs.explanations.expected_starts import MINUTES, EndedRuns, expect_start
 
-__all__ = ["StartEstimate", "estimate_start"]
-
 # Workers report their figures with this delay.
 _LATE: Final = 15_000
 _MOST_FIGURES: Final = 20_000

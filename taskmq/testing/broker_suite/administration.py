@@ -10,8 +10,6 @@ from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue
 from taskmq.testing.broker_suite.case import BrokerCase, bodies, message
 from taskmq.testing.runner import case, eventually, raises
 
-__all__ = ["Administration"]
-
 
 class Administration(BrokerCase):
     @case

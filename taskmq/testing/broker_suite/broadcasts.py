@@ -9,8 +9,6 @@ from taskmq.contracts.broker import Broadcasting, Broker, Listening
 from taskmq.testing.broker_suite.case import BrokerCase
 from taskmq.testing.runner import case, eventually
 
-__all__ = ["BroadcastInbox", "BroadcastingTests"]
-
 
 class BroadcastInbox:
     """A `receive` callback that collects messages."""

@@ -7,8 +7,6 @@ from taskmq.errors import QueueMissing
 from taskmq.testing.broker_suite.case import BrokerCase, bodies, peek
 from taskmq.testing.runner import case, raises
 
-__all__ = ["Browsing"]
-
 _LOOKS = 25
 _MANY = 300
 

@@ -11,8 +11,6 @@ import sys
 from taskmq.client.plugins import open_broker
 from taskmq.contracts.broker import BrokerOptions, Delivery, Subscription
 
-__all__: list[str] = []
-
 
 async def _hold(url: str, queue: str, count: int) -> None:
     broker = open_broker(url, BrokerOptions(name="suite holder"))

@@ -8,8 +8,6 @@ from taskmq.contracts.broker import Broker, Subscription
 from taskmq.testing.broker_suite.case import BrokerCase, bodies, message, peek
 from taskmq.testing.runner import CancelPoint, cancel_at, case
 
-__all__ = ["Cancelling"]
-
 _T = TypeVar("_T")
 
 

@@ -7,8 +7,6 @@ from taskmq.model.topology import WorkQueue
 from taskmq.testing.broker_suite.case import BrokerCase, bodies, message
 from taskmq.testing.runner import case, eventually
 
-__all__ = ["Limiting"]
-
 _LIMIT = 5
 # Limits are approximate: messages in flight when the limit is reached still get in.
 _MORE = 20

@@ -12,8 +12,6 @@ from taskmq.contracts.broker import Broker, Consumer, Delivery, HeaderValue, Out
 from taskmq.model.topology import WorkQueue
 from taskmq.testing.runner import Suite, eventually
 
-__all__ = ["BrokerCase", "Inbox", "bodies", "message", "peek"]
-
 
 class BrokerCase(Suite):
     """Base of the broker suite: hooks for the adapter, and helpers for tests.

@@ -8,8 +8,6 @@ from taskmq.errors import BrokerUnavailable
 from taskmq.testing.broker_suite.case import BrokerCase, message
 from taskmq.testing.runner import case, only_these_tasks
 
-__all__ = ["BrokerClosureCases"]
-
 _MANY = 200
 
 

@@ -9,8 +9,6 @@ from taskmq.model.topology import is_jobs_queue
 from taskmq.testing.broker_suite.case import BrokerCase, Inbox, bodies, message, peek
 from taskmq.testing.runner import case, eventually, raises
 
-__all__ = ["Consuming"]
-
 
 class Consuming(BrokerCase):
     @case

@@ -5,8 +5,6 @@ from taskmq.contracts.system_clock import SystemClock
 from taskmq.testing.broker_suite.case import BrokerCase, Inbox, bodies, message, peek
 from taskmq.testing.runner import case
 
-__all__ = ["Delaying"]
-
 _FAR_MS = 3_600_000
 # Longer than the lateness of a busy broker.
 _APART = 700

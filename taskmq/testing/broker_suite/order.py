@@ -6,8 +6,6 @@ from taskmq.model.topology import is_shard
 from taskmq.testing.broker_suite.case import BrokerCase, bodies, message, peek
 from taskmq.testing.runner import case, eventually
 
-__all__ = ["Ordering"]
-
 _OWNER_CHANGES = 20
 
 

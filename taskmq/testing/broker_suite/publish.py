@@ -10,8 +10,6 @@ from taskmq.model.topology import CLASSES, WorkQueue
 from taskmq.testing.broker_suite.case import BrokerCase, bodies, message
 from taskmq.testing.runner import case
 
-__all__ = ["Publishing"]
-
 _MANY = 1_000
 _LARGEST_TRIED = 33_554_432
 

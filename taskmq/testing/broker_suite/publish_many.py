@@ -10,8 +10,6 @@ from taskmq.model.envelope import new_job_id
 from taskmq.testing.broker_suite.case import BrokerCase, bodies, message
 from taskmq.testing.runner import case
 
-__all__ = ["PublishingManyTests", "app_message"]
-
 _SENT_AT = 1_700_000_000_123
 _MANY = 3_000
 

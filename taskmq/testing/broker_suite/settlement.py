@@ -6,8 +6,6 @@ from taskmq.contracts.broker import Broker
 from taskmq.testing.broker_suite.case import BrokerCase, bodies
 from taskmq.testing.runner import case
 
-__all__ = ["Settling"]
-
 
 class Settling(BrokerCase):
     @case

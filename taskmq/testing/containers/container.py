@@ -14,8 +14,6 @@ from typing import Any, Final, Self
 
 from taskmq.errors import UnsupportedFeature
 
-__all__ = ["Container", "engine_answers"]
-
 _UNIX: Final = "unix://"
 _USUAL_ADDRESS: Final = "npipe:////./pipe/docker_engine" if sys.platform == "win32" else "unix:///var/run/docker.sock"
 _LOOKS_EVERY: Final = 0.1

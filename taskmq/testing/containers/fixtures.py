@@ -13,15 +13,6 @@ import pytest
 
 from taskmq.testing.containers.servers import PostgresContainer, RabbitMQContainer, RedisContainer
 
-__all__ = [
-    "postgres_container",
-    "postgres_url",
-    "rabbitmq_container",
-    "rabbitmq_url",
-    "redis_container",
-    "redis_url",
-]
-
 
 @pytest.fixture(scope="session")
 def rabbitmq_container() -> Iterator[RabbitMQContainer]:

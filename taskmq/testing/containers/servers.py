@@ -12,8 +12,6 @@ from typing import Final
 
 from taskmq.testing.containers.container import Container
 
-__all__ = ["PostgresContainer", "RabbitMQContainer", "RedisContainer"]
-
 _PATIENCE: Final = 5.0
 _AMQP_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 _METHOD_FRAME: Final = b"\x01"

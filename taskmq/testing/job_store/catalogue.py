@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from taskmq.contracts.jobs import DefinitionPage, PutDefinition
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, decode_content, encode_content
 
-__all__ = ["CatalogueModel"]
-
 
 class CatalogueModel:
     """The contract `DefinitionStore` without awaits, at the caller's time."""

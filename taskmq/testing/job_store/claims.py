@@ -10,8 +10,6 @@ from taskmq.model.keys import is_line_key
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 from taskmq.testing.job_store.job_table import JobTable
 
-__all__ = ["ClaimModel"]
-
 _MOST: Final = 500
 
 

@@ -8,8 +8,6 @@ from taskmq.contracts.jobs import DependencyRefusal, NewJob, Submitted, rename_d
 from taskmq.model.jobs.dependencies import JobDependency, after_upstream, end_reason, generations
 from taskmq.model.states import TERMINAL, JobState
 
-__all__ = ["DependencyModel", "Settled", "UpstreamEnd", "submit_in_order"]
-
 
 class UpstreamEnd(msgspec.Struct, frozen=True):
     """End of a waiting job whose dependency ended in another way than required."""

@@ -7,8 +7,6 @@ from typing import Final
 from taskmq.contracts.jobs import JobRecord
 from taskmq.model.states import JobState
 
-__all__ = ["JobTable"]
-
 _WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
 
 

@@ -4,8 +4,6 @@ import msgspec
 
 from taskmq.contracts.stores import Lease
 
-__all__ = ["LeaseModel"]
-
 
 class _Held(msgspec.Struct):
     owner: str

@@ -7,9 +7,6 @@ from taskmq.contracts.jobs import JobRecord
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 
-__all__ = ["matches"]
-
-
 _WAITS_FOR_WORKER: Final = frozenset({JobState.QUEUED, JobState.DISPATCHED})
 
 

@@ -81,8 +81,6 @@ from taskmq.testing.job_store.values import (
     shard_of,
 )
 
-__all__ = ["JobModel"]
-
 _WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
 _RUNS: Final = frozenset({JobState.SCHEDULED, JobState.QUEUED})
 _AT_BROKER: Final = frozenset({JobState.DISPATCHED})

@@ -11,21 +11,6 @@ from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.model.units import storable
 
-__all__ = [
-    "OpenBatch",
-    "attempt_of",
-    "by_due",
-    "by_id",
-    "dispatched_job",
-    "escape_error",
-    "is_noted",
-    "lane_of",
-    "reason_of",
-    "reattach_job",
-    "resume_job",
-    "shard_of",
-]
-
 
 class OpenBatch(Struct):
     """Dispatched jobs by id and token, until the broker has confirmed all."""

@@ -8,8 +8,6 @@ from taskmq.model.jobs.bulks import Bulk, BulkRefused
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.runner import case
 
-__all__ = ["BulkCases"]
-
 
 def _bulk(number: int, tenant: str | None = "acme", *, due: int = 0) -> Bulk:
     return Bulk(

@@ -4,8 +4,6 @@ from taskmq.contracts.jobs import JobStore
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq.testing.runner import Suite
 
-__all__ = ["JobStoreCase"]
-
 
 class JobStoreCase(Suite):
     """Base of a test with its own database."""

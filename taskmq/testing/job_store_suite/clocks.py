@@ -25,8 +25,6 @@ from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, report
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from taskmq.testing.runner import case
 
-__all__ = ["MovedClocks", "OldRuns"]
-
 
 class OldRuns(JobStoreCase):
     """Runs that wait for weeks: `advance` moves the store's clock, which may also run on by itself."""

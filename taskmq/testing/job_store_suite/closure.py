@@ -11,8 +11,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, LONG, QUEUE, report
 from taskmq.testing.runner import case
 
-__all__ = ["StoreClosure"]
-
 
 class StoreClosure(JobStoreCase):
     """Guarantees of a store as a whole."""

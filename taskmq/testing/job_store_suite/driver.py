@@ -30,21 +30,6 @@ from taskmq.model.jobs.tokens import next_token
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 
-__all__ = [
-    "BODY",
-    "HOUR",
-    "LONG",
-    "QUEUE",
-    "JobDriver",
-    "after",
-    "error",
-    "forged_token",
-    "ids",
-    "later",
-    "new_id",
-    "report",
-]
-
 HOUR: Final = 3_600_000
 LONG: Final = 3_600.0
 QUEUE: Final = "mail"

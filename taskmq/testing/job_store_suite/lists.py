@@ -15,8 +15,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import BODY, HOUR, QUEUE, JobDriver, error, ids, new_id
 from taskmq.testing.runner import case
 
-__all__ = ["Lists"]
-
 _NO_UUIDS = ("", "1", "no-uuid", "0" * 500, "ö☂", "a\0b", "\ud800", "'", "00000000-0000-7000-8000-00000000000g")
 _TIMES = (
     "submitted_from", "submitted_before", "due_from", "due_before", "finished_from", "finished_before",

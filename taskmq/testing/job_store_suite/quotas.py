@@ -15,8 +15,6 @@ from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, after
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from taskmq.testing.runner import case
 
-__all__ = ["QuotaCases"]
-
 
 class QuotaCases(JobStoreCase):
     """Every guarantee of quotas and of pauses of queues."""

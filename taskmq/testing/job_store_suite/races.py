@@ -15,8 +15,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, error, ids, report
 from taskmq.testing.runner import case
 
-__all__ = ["Races"]
-
 _T = TypeVar("_T")
 
 _WRITERS = 50

@@ -13,8 +13,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, error, new_id
 from taskmq.testing.runner import case
 
-__all__ = ["Repetitions"]
-
 _MANY = 20
 
 

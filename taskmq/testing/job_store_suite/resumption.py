@@ -11,8 +11,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, LONG, JobDriver, after, error, ids, new_id, report
 from taskmq.testing.runner import case
 
-__all__ = ["Resumptions"]
-
 _MANY = 20
 _LARGE = b'{"task":"send_mail","args":["' + b"x" * 5_000 + b'"]}'
 

@@ -16,8 +16,6 @@ from taskmq.testing.job_store_suite.driver import QUEUE, JobDriver, after, new_i
 from taskmq.testing.job_store_suite.history.kit import history_of
 from taskmq.testing.runner import case
 
-__all__ = ["Retention"]
-
 _DAY = 86_400_000
 
 

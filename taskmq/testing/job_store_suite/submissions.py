@@ -10,8 +10,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import BODY, HOUR, QUEUE, ids, new_id
 from taskmq.testing.runner import case
 
-__all__ = ["Submissions"]
-
 _MANY = 500
 _SUBMITTERS = 50
 

@@ -11,8 +11,6 @@ from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from taskmq.testing.job_store_suite.uniqueness.submissions import duplicate_of, unique
 from taskmq.testing.runner import case, raises
 
-__all__ = ["JobTransactions"]
-
 
 class _RollBack(Exception):
     pass

@@ -9,8 +9,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import BODY, HOUR, error, ids, new_id
 from taskmq.testing.runner import case
 
-__all__ = ["Updates"]
-
 _LIVE = sorted(CHANGEABLE | UNDERWAY)
 _WAITS = (JobState.SCHEDULED, JobState.RETRYING)
 

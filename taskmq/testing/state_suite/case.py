@@ -6,8 +6,6 @@ import uuid
 from taskmq.contracts.stores import State
 from taskmq.testing.runner import Suite
 
-__all__ = ["LONG", "StateCase", "new"]
-
 LONG = 3_600.0
 
 

@@ -6,8 +6,6 @@ from taskmq.contracts.stores import BegunRun, CheckpointStore
 from taskmq.testing.runner import CancelPoint, cancel_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
-__all__ = ["Checkpoints"]
-
 _MANY = 50
 
 

@@ -11,8 +11,6 @@ from taskmq.errors import ResultDamaged, ResultExpired
 from taskmq.testing.runner import CancelPoint, cancel_at, case, raises
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
-__all__ = ["Claims"]
-
 _MANY = 50
 _STEPS = 300
 _KEYS = 3

@@ -10,8 +10,6 @@ from taskmq.testing.state_suite.delays import waiting
 from taskmq.testing.state_suite.progress import progress_record
 from taskmq.testing.state_suite.records import success_record
 
-__all__ = ["StateClosureCases"]
-
 
 class StateClosureCases(StateCase):
     """Behavior of a closed state."""

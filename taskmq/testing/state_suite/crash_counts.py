@@ -5,8 +5,6 @@ import asyncio
 from taskmq.testing.runner import CancelPoint, cancel_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
-__all__ = ["CrashCountCases"]
-
 _MANY = 50
 
 

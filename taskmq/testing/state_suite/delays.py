@@ -7,8 +7,6 @@ from taskmq.contracts.stores import State, TakenMessage, WaitingMessage
 from taskmq.testing.runner import CancelPoint, cancel_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
-__all__ = ["Delays", "waiting"]
-
 _MANY = 500
 _DUE = 1_700_000_000_000
 

@@ -5,8 +5,6 @@ from taskmq.testing.coordinator_suite import CoordinatorCases
 from taskmq.testing.runner import case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
-__all__ = ["Leases"]
-
 
 class Leases(CoordinatorCases, StateCase):
     """Every guarantee of `State.leases`."""

@@ -7,8 +7,6 @@ from taskmq.contracts.stores import Demand, LimitEntry, LimitStore, LimitUsage, 
 from taskmq.testing.runner import CancelPoint, cancel_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
-__all__ = ["LimitCases"]
-
 _MANY = 30
 _STEPS = 200
 _KEYS = 3

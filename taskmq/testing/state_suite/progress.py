@@ -6,8 +6,6 @@ from taskmq.contracts.stores import ProgressRecord
 from taskmq.testing.runner import CancelPoint, cancel_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
-__all__ = ["Progress", "progress_record"]
-
 
 def progress_record(
     job_id: str, *, done: float = 1, attempt: int = 1, started: int = 1_000, note: str = ""

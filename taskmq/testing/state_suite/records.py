@@ -3,8 +3,6 @@
 from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.model.states import JobState
 
-__all__ = ["cancelled_record", "failure_record", "success_record"]
-
 
 def success_record(job_id: str, *, value: bytes = b'"done"', attempt: int = 1) -> ResultRecord:
     return ResultRecord(

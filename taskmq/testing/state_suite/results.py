@@ -12,8 +12,6 @@ from taskmq.testing.runner import CancelPoint, cancel_at, case, raises
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 from taskmq.testing.state_suite.records import cancelled_record, failure_record, success_record
 
-__all__ = ["Results"]
-
 _MANY = 500
 
 

@@ -6,8 +6,6 @@ from taskmq.contracts.stores import Revocation
 from taskmq.testing.runner import case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
-__all__ = ["RevocationCases"]
-
 _ALL = 1_000_000
 
 

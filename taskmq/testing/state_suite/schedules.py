@@ -8,8 +8,6 @@ from taskmq.contracts.stores import ChangedSchedule, KeptRecord, RecordChange, S
 from taskmq.testing.runner import case, eventually
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
-__all__ = ["ScheduleCases"]
-
 _MANY = 600
 
 

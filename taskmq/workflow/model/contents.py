@@ -24,8 +24,6 @@ from taskmq.options.task_options import CallPlan, plan_call
 from taskmq.workflow.shapes import ListOf, Shape
 from taskmq.workflow.step_call import StepCall
 
-__all__ = ["BATCH_STEP", "ContentBuilder", "PartValue", "PlacedPart", "RunPlan", "batch_call", "escape"]
-
 BATCH_STEP: Final = "jobs"
 """Name of the step of a batch."""
 

@@ -6,8 +6,6 @@ from taskmq.contracts.jobs import RunStore
 from taskmq.model.runs.graphs import StepContent, WorkflowContent, load_graph
 from taskmq.model.runs.starts import DEEPEST
 
-__all__ = ["CallingStep", "find_calls"]
-
 
 class CallingStep(NamedTuple):
     """A step that calls a task.

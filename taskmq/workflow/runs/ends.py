@@ -12,8 +12,6 @@ from taskmq.contracts.broker import Broadcasting
 from taskmq.contracts.jobs import RUN_ENDS_TOPIC
 from taskmq.errors import BrokerUnavailable, TopologyMismatch
 
-__all__ = ["RunEnds", "ends_of"]
-
 _FOREVER: Final = 86_400.0
 
 

@@ -25,8 +25,6 @@ from taskmq.workflow.runs.service import RunService, check_form
 from taskmq.workflow.shapes import Shape, decode_shape
 from taskmq.workflow.step_call import CompleteStep, GraphNode
 
-__all__ = ["EndedStep", "Run", "RunStatus", "RunStep"]
-
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 

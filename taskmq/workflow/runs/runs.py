@@ -18,8 +18,6 @@ from taskmq.model.units import Duration, instant_ms
 from taskmq.workflow.runs.handle import Run
 from taskmq.workflow.runs.service import RunService, timeout_of_run
 
-__all__ = ["ListedRun", "RunList", "Runs"]
-
 
 class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run in a list.

@@ -23,8 +23,6 @@ from taskmq.model.values.light_values import LightValue, fill, open_value
 from taskmq.model.values.schemas import find_misfit
 from taskmq.workflow.model.contents import BATCH_STEP, RunPlan
 
-__all__ = ["RunService", "check_active_runs", "check_form", "check_run_id", "timeout_of_run"]
-
 _PAGE: Final = 500
 _CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-")
 _SHORTEST_PAUSE: Final = 0.005

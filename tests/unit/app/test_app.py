@@ -19,11 +19,11 @@ from taskmq import (
     UnsupportedFeature,
     task,
 )
-from taskmq.app import ScheduleEntry
 from taskmq.contracts.stores import ResultRecord
 from taskmq.model.envelope import JSON, MSGPACK
 from taskmq.model.topology import WorkQueue
 from taskmq.model.values.wire_form import encode_value
+from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.triggers import Every
 from taskmq.testing import FakeClock
 from tests.unit.app_kit import message, new_url

@@ -19,6 +19,7 @@ from taskmq.run.context import Context
 from taskmq.run.execution import Execution
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_otel import Relation, Tracing, attributes
+from tests.house.tree import public_names
 from tests.servers.waiting import until
 from tests.unit.otel.site import TARGET, app, exporter, provider
 
@@ -104,7 +105,7 @@ def test_a_call_and_its_run_are_one_trace_with_job_details_and_no_arguments() ->
 
 
 def test_spans_have_only_the_listed_attributes() -> None:
-    listed = {getattr(attributes, name) for name in attributes.__all__}
+    listed = {getattr(attributes, name) for name in public_names(attributes)}
     options = app.tasks["fails"].options(tenant="acme", priority=3)
     _run("fails", args=("x",), call=options)
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmq.schedules.planner import Due, instants_between, most_recent, plan_due, take_from
+from taskmq.schedules.planner import Due, instants_between, plan_due, take_from
 from taskmq.schedules.policy import SchedulePolicy, read_policy
 from taskmq.schedules.triggers import Every, Trigger
+from taskmq.schedules.triggers.trigger import most_recent
 
 SECOND = 1_000
 MINUTE = 60 * SECOND

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import taskmq.errors
+from taskmq.api.problems import problem_of
 from taskmq.errors import JobNotFound, PartlyReplayed, PublishUnknown, RequestRefused, StoreUnavailable, TaskMQError
 from taskmq.model.identity import Permission
 from taskmq.server.examples import EXAMPLES
 from taskmq.server.openapi.page import page_of
-from taskmq.server.problems import problem_of
 from tests.unit.server.kit import Site
 
 

@@ -16,8 +16,6 @@ from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.dependencies import Unmet, depend, find_upstream, settle_ends_of
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 
-__all__ = ["forget_failed_upstream", "reattach_dependents"]
-
 _FORGET: Final = "delete from taskmq.failed_dependency where dependent = $1"
 _DEPENDENTS: Final = """
 select distinct dependent from taskmq.failed_dependency where upstream = any($1::uuid[])"""

@@ -24,8 +24,6 @@ from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import insert_within, numbers_of
 from taskmq_sql.postgres.transactions import drive
 
-__all__ = ["resume", "retry"]
-
 # Concurrent calls wait here, and then find another version.
 _LOCK: Final = """
 select ended, tenant from taskmq.job_history

@@ -16,8 +16,6 @@ from taskmq_sql.postgres.upkeep.days import days_of
 from taskmq_sql.retention import EndedJobs
 from taskmq_sql.steps import Row, Steps, ask
 
-__all__ = ["ENDED_JOBS", "ended_days", "ended_on"]
-
 _FIRST: Final = "00000000-0000-0000-0000-000000000000"
 _ENDED: Final = f"""
 select {JOB_COLUMNS.removesuffix(", body")}, finished, content_type, result, retried_as, processor_ms, peak_memory,

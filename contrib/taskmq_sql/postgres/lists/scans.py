@@ -28,8 +28,6 @@ from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.jobs.tables import SCHEMA
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 
-__all__ = ["BOUND", "Known", "Scan", "Statement", "first_id", "page_of", "scans"]
-
 BOUND: Final = 20_000
 """Most rows that one scan reads for one page."""
 _GLANCE: Final = 1_000

@@ -16,8 +16,6 @@ from taskmq_sql.postgres.records import dispatched_jobs
 from taskmq_sql.postgres.statements import FIRST, PLACE, PLACEABLE, WAITING
 from taskmq_sql.postgres.transactions import drive
 
-__all__ = ["PostgresPlacements"]
-
 _OVER: Final = "the job expired before it started"
 
 

@@ -3,8 +3,6 @@
 import math
 from typing import NamedTuple
 
-__all__ = ["Positions"]
-
 
 class _Seen(NamedTuple):
     """A position, and the first and the last instant (s) before which it was the primary's."""

@@ -15,8 +15,6 @@ from taskmq.errors import StoreMismatch, StoreRefused, StoreUnavailable
 from taskmq_sql.postgres.connections import Connection, Connections, Purpose
 from taskmq_sql.postgres.replica.positions import Positions
 
-__all__ = ["Replica", "Shown"]
-
 T = TypeVar("T")
 
 _log = logging.getLogger("taskmq.store")

@@ -13,8 +13,6 @@ from taskmq_sql.postgres.submission import insert_jobs, numbers_of
 from taskmq_sql.postgres.transactions import Answers
 from taskmq_sql.steps import CANCEL, SUBMIT, Row
 
-__all__ = ["ANSWERS"]
-
 _LIVE: Final = """
 select id, state, version from taskmq.job where id = any($1::uuid[]) and cancel_requested is null order by id"""
 

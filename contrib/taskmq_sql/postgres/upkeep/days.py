@@ -10,8 +10,6 @@ from taskmq_sql.jobs.partitions import day_of, partition_statements
 from taskmq_sql.jobs.tables import BY_DAY, SCHEMA
 from taskmq_sql.postgres.connections import Connection
 
-__all__ = ["days_of", "drop_day", "drop_days", "make_days"]
-
 _PATIENCE: Final = "set local lock_timeout = '5s'"
 _CONCURRENTLY: Final = 140_000
 # Before PostgreSQL 14, detaching a day blocks all statements on the table while it waits for a reader. So it waits

@@ -9,8 +9,6 @@ from taskmq_sql.jobs.partitions import day_of
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.upkeep.days import days_of
 
-__all__ = ["POOLED_BY_TRANSACTION", "diagnose", "judge"]
-
 _ABOUT: Final = "store"
 _LONG_MS: Final = 300_000
 _FULL: Final = 0.8

@@ -12,8 +12,6 @@ from typing import Final
 from taskmq.errors import StoreUnavailable
 from taskmq_sql.postgres.connections import FAILURES, Connection
 
-__all__ = ["is_pooled_by_transaction"]
-
 # A pooler with a single server connection, in use by our other connection, does not answer.
 _PATIENCE: Final = 3.0
 # PgBouncer's error in statement pooling mode.

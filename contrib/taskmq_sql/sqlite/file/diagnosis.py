@@ -9,8 +9,6 @@ from taskmq.contracts.finding import Finding
 from taskmq_sql.sqlite.file.schema import SCHEMA_VERSION
 from taskmq_sql.sqlite.file.transaction import Transaction
 
-__all__ = ["diagnose", "size_of_pages"]
-
 _ABOUT: Final = "store"
 _LITTLE: Final = 0.05
 _LONG_LOG: Final = 256 * 2**20

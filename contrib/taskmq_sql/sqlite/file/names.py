@@ -5,8 +5,6 @@ from collections.abc import Iterable
 
 from taskmq.model.units import storable
 
-__all__ = ["Names"]
-
 
 class Names:
     """Numbers of names, as far as this connection has read them. A committed name keeps its number."""

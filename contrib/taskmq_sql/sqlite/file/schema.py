@@ -20,8 +20,6 @@ from taskmq.errors import StoreMismatch, StoreRefused, StoreUnavailable
 from taskmq.model.jobs.proofs import new_report_key
 from taskmq_embedded.file_kind import FileKind
 
-__all__ = ["JOB_STORE", "SCHEMA_VERSION"]
-
 _LIVE: Final = """
     id BLOB NOT NULL PRIMARY KEY,
     state INTEGER NOT NULL,

@@ -10,8 +10,6 @@ from functools import cache
 from itertools import chain
 from typing import Any, Final
 
-__all__ = ["in_each", "run_each", "select_among", "select_each"]
-
 _CHUNK: Final = 100
 
 

@@ -10,8 +10,6 @@ from taskmq_embedded.thread import FileThread as EmbeddedThread
 from taskmq_sql.sqlite.file.schema import JOB_STORE
 from taskmq_sql.sqlite.file.transaction import Transaction, transactions
 
-__all__ = ["FileThread", "open_threads"]
-
 FileThread: TypeAlias = EmbeddedThread[Transaction]
 
 

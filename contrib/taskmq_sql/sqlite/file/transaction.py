@@ -8,8 +8,6 @@ from taskmq.errors import StoreMismatch
 from taskmq_sql.sqlite.file.names import Names
 from taskmq_sql.sqlite.file.schema import JOB_STORE
 
-__all__ = ["Transaction", "transactions"]
-
 
 class Transaction:
     """An open transaction: its connection, its names and its time.

@@ -10,8 +10,6 @@ from taskmq_embedded.file_kind import version_of
 from taskmq_embedded.place import connect
 from taskmq_sql.sqlite.file.schema import JOB_STORE
 
-__all__ = ["upgrade_file", "version_of_file"]
-
 T = TypeVar("T")
 
 _PATIENCE_MS: Final = 10_000

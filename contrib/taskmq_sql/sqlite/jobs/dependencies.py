@@ -13,8 +13,6 @@ from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_ends, save
 
-__all__ = ["Upstream", "depends_on", "has_ends", "release", "settle_ends_of", "unmet"]
-
 _HELD: Final = CODES[JobState.HELD]
 _WAITING: Final = frozenset({CODES[JobState.WAITING], _HELD})
 _UPSTREAM: Final = (

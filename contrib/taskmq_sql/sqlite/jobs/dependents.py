@@ -14,8 +14,6 @@ from taskmq_sql.sqlite.jobs.codes import id_bytes, id_text
 from taskmq_sql.sqlite.jobs.dependencies import Upstream, settle_ends_of
 from taskmq_sql.sqlite.jobs.live_jobs import note_events
 
-__all__ = ["forget_failed_upstream", "reattach_dependents"]
-
 _WAITING: Final = CODES[JobState.WAITING]
 _ENDED: Final = f"state IN ({CODES[JobState.SKIPPED]}, {CODES[JobState.UPSTREAM_FAILED]}) AND retried_as IS NULL"
 _DEPENDENTS: Final = "SELECT DISTINCT dependent FROM failed_dependency WHERE upstream IN (@values)"

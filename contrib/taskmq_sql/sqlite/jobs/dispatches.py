@@ -26,22 +26,6 @@ from taskmq_sql.sqlite.jobs.codes import CODES, STATES, UNDER_WAY, id_bytes, id_
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_ends, note_events, save
 from taskmq_sql.sqlite.jobs.records import LISTED, record
 
-__all__ = [
-    "confirm",
-    "dispatch",
-    "dispatch_again",
-    "dispatch_named",
-    "fail",
-    "forget",
-    "heads",
-    "holds",
-    "in_flight",
-    "lanes",
-    "take_over",
-    "under_way",
-    "undispatch",
-]
-
 _DISPATCHED: Final = CODES[JobState.DISPATCHED]
 _AT_BROKER: Final = frozenset([_DISPATCHED])
 _EXPIRED_REASON: Final = "the job expired before it started"

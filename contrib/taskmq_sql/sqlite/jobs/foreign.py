@@ -11,8 +11,6 @@ from taskmq_sql.sqlite.file.names import Names
 from taskmq_sql.sqlite.file.schema import JOB_STORE
 from taskmq_sql.sqlite.file.transaction import Transaction
 
-__all__ = ["FileCallers"]
-
 T = TypeVar("T")
 
 

@@ -11,8 +11,6 @@ from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, STATES, first_id, id_bytes
 from taskmq_sql.sqlite.jobs.records import LISTED, LISTED_ENDED, record
 
-__all__ = ["count_jobs", "count_states", "list_jobs"]
-
 _NOTHING: Final = "0"
 _SUCCEEDED: Final = CODES[JobState.SUCCEEDED]
 _RUNNING: Final = CODES[JobState.RUNNING]

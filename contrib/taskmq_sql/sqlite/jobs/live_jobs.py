@@ -13,8 +13,6 @@ from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, STATES, shard_of
 
-__all__ = ["LiveJob", "load", "note_ends", "note_events", "save"]
-
 _QUEUED: Final = CODES[JobState.QUEUED]
 _WAITS: Final = frozenset({CODES[JobState.SCHEDULED], CODES[JobState.RETRYING]})
 _WAITS_FOR_OTHERS: Final = frozenset({CODES[JobState.WAITING], CODES[JobState.HELD]})

@@ -12,8 +12,6 @@ from taskmq_sql.sqlite.jobs.records import attempts, events, get
 from taskmq_sql.sqlite.runner import drive
 from taskmq_sql.steps import Row, Steps, ask
 
-__all__ = ["ENDED_JOBS", "drop_old", "ended_days", "ended_on", "give_back_pages"]
-
 # Takes about 10 ms.
 _JOBS: Final = 500
 _PAGES: Final = 1_000

@@ -11,8 +11,6 @@ from taskmq.model.states import JobState
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import STATES, id_bytes, id_text
 
-__all__ = ["LISTED", "LISTED_ENDED", "actions", "attempts", "events", "get", "record"]
-
 _COMMON: Final = """
     id, tenant, key, task, queue, priority, state, version, attempt, token, due, expires, dispatched, started, worker,
     cancel_requested, error_type, error, traceback, scheduled, detail, first_started"""

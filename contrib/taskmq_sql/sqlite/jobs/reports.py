@@ -32,8 +32,6 @@ from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, STATES, UNDER_WAY, id_byt
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
 from taskmq_sql.sqlite.runner import drive
 
-__all__ = ["apply"]
-
 _ENDED: Final = "SELECT id, state, version, queue, token FROM job_history WHERE id IN (@values)"
 _ATTEMPT: Final = """
     INSERT INTO attempt (id, attempt, started, ended, worker, error_type, error, traceback, processor_ms, peak_memory)

@@ -18,8 +18,6 @@ from taskmq_sql.sqlite.jobs.dependencies import Upstream, depends_on
 from taskmq_sql.sqlite.jobs.unique_keys import claim
 from taskmq_sql.sqlite.quotas import Room, quotas
 
-__all__ = ["find_key", "occur", "submit"]
-
 _KEYS: Final = "SELECT key, tenant, id, fingerprint FROM job_key WHERE key IN (@values)"
 _LIVE: Final = "SELECT id, state, version FROM job WHERE id IN (@values)"
 _ENDED: Final = "SELECT id, state, version FROM job_history WHERE id IN (@values)"

@@ -9,8 +9,6 @@ from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import STATES, id_text
 from taskmq_sql.sqlite.jobs.updates import update
 
-__all__ = ["claim"]
-
 _HOLDER: Final = """
     SELECT u.id, u.until, coalesce(j.state, h.state), coalesce(j.version, h.version),
         coalesce(j.attempt > 1 OR coalesce(j.first_started, j.started) IS NOT NULL, 1)

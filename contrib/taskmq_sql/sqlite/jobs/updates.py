@@ -18,8 +18,6 @@ from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
 from taskmq_sql.sqlite.jobs.records import get
 from taskmq_sql.sqlite.runner import drive
 
-__all__ = ["due", "fire", "record_change", "update"]
-
 _SHARDS: Final = 64
 _WAITS: Final = frozenset({CODES[JobState.SCHEDULED], CODES[JobState.RETRYING]})
 _WAITS_FOR_OTHERS: Final = frozenset({JobState.WAITING, JobState.HELD})

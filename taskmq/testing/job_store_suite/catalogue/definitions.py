@@ -12,8 +12,6 @@ from taskmq.testing.job_store.catalogue import CatalogueModel
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.runner import case
 
-__all__ = ["Definitions"]
-
 _MAIL: Final = DefinitionContent(task="mail.send")
 _WHOLE: Final = DefinitionContent(
     task="mail.send",

@@ -11,8 +11,6 @@ from taskmq.model.jobs.registrations import RegisteredTask, TaskFacts, TaskRegis
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.runner import case
 
-__all__ = ["RegisteredTasks"]
-
 _WHOLE: Final = TaskRegistration(
     task="mail.send",
     queue="mail",

@@ -12,8 +12,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after, report
 from taskmq.testing.runner import case
 
-__all__ = ["DependencyEnds"]
-
 _CONDITIONS: Sequence[DependencyCondition] = ("succeeded", "ended", "failed")
 
 

@@ -7,8 +7,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import after, report
 from taskmq.testing.runner import case
 
-__all__ = ["DependencyRaces"]
-
 _ROUNDS = 5
 _AT_A_TIME = 8
 

@@ -12,8 +12,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after
 from taskmq.testing.runner import case
 
-__all__ = ["DependencyRetries"]
-
 
 class DependencyRetries(JobStoreCase):
     """Checks that retries reattach the dependents that an end has ended, as `JobStore.update` promises."""

@@ -12,8 +12,6 @@ from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after, new_id
 from taskmq.testing.job_store_suite.uniqueness.submissions import unique
 from taskmq.testing.runner import case
 
-__all__ = ["WaitingJobs"]
-
 _STRANGERS: Sequence[str] = ("018f0000-0000-7000-8000-000000000001", "order-17", "")
 
 

@@ -11,8 +11,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, forged_token, ids
 from taskmq.testing.runner import case
 
-__all__ = ["Batches"]
-
 
 class Batches(JobStoreCase):
     """Every guarantee of `confirm`, `forget`, `undispatch`, `fail` and `take_over`."""

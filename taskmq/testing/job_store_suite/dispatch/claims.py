@@ -26,8 +26,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver
 from taskmq.testing.runner import case
 
-__all__ = ["ClaimCases"]
-
 _LANE = Lane(QUEUE, 4, "")
 _ONE: Final = JobClaim("places:one")
 _TWO: Final = JobClaim("places:two", places=2)

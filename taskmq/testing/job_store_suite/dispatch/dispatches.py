@@ -6,8 +6,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import BODY, HOUR, QUEUE, JobDriver, ids
 from taskmq.testing.runner import case
 
-__all__ = ["Dispatches"]
-
 _QUEUES = [f"queue-{number}" for number in range(40)]
 
 

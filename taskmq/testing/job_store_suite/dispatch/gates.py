@@ -8,8 +8,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, ids, later
 from taskmq.testing.runner import case
 
-__all__ = ["GateCases"]
-
 _LANE = Lane(QUEUE, 4, "")
 
 

@@ -9,8 +9,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import LONG
 from taskmq.testing.runner import case
 
-__all__ = ["PartitionLeases"]
-
 _KEYS = (partition_key(0), partition_key(1), "duties")
 _TAKERS = 50
 

@@ -14,8 +14,6 @@ from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, after,
 from taskmq.testing.job_store_suite.schedules.steps import create_schedule, fire, firing_of
 from taskmq.testing.runner import case
 
-__all__ = ["OrderCases"]
-
 _LINE: Final = JobClaim(line_key(QUEUE, "acme", tenant=None))
 _OTHER: Final = JobClaim(line_key(QUEUE, "other", tenant=None))
 _STAYING: Final[tuple[ReportKind, ...]] = ("retry", "snoozed", "interrupted")

@@ -6,8 +6,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE
 from taskmq.testing.runner import case
 
-__all__ = ["PoolCases"]
-
 _POOLS = {
     "acme": TenantPool(name="acme", weight=5.0, min={"slots": 2.0}, max={"slots": 8.0}),
     "acme ml": TenantPool(name="acme ml", parent="acme"),

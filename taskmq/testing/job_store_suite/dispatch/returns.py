@@ -9,8 +9,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, forged_token, ids
 from taskmq.testing.runner import case
 
-__all__ = ["Returns"]
-
 
 class Returns(JobStoreCase):
     """Every guarantee of `dispatch_again`."""

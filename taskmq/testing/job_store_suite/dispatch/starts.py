@@ -13,8 +13,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import LONG, QUEUE, JobDriver, ids, later, new_id
 from taskmq.testing.runner import case
 
-__all__ = ["StartCases"]
-
 _LEAD: Final = 0.1
 
 

@@ -10,8 +10,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, ids
 from taskmq.testing.runner import case
 
-__all__ = ["Timers"]
-
 
 class Timers(JobStoreCase):
     """Every guarantee of `due` and `fire`."""

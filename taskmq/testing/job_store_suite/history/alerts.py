@@ -12,8 +12,6 @@ from taskmq.testing.job_store_suite.history.kit import HistoryCase
 from taskmq.testing.job_store_suite.identity.kit import BY
 from taskmq.testing.runner import case, raises
 
-__all__ = ["AlertCases"]
-
 _RULE: Final = AlertRule(
     name="too-many",
     metric="failure_rate",

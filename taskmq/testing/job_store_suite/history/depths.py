@@ -7,8 +7,6 @@ from taskmq.model.history.rollups import MINUTE
 from taskmq.testing.job_store_suite.history.kit import HistoryCase
 from taskmq.testing.runner import case
 
-__all__ = ["DepthCases"]
-
 _AT: Final = 28_000_000 * MINUTE
 
 

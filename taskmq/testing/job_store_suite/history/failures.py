@@ -14,8 +14,6 @@ from taskmq.testing.job_store_suite.driver import error
 from taskmq.testing.job_store_suite.history.kit import HistoryCase, history_of
 from taskmq.testing.runner import case, raises
 
-__all__ = ["FailureGroupCases"]
-
 _HOUR: Final = 3_600_000
 _AUDIT: Final = AuditEntry(action="failures.mute")
 _KEY: Final = FailureKey("acme", "☂", "shop.NoCard")

@@ -4,8 +4,6 @@ from taskmq.contracts.history import HistoryStore, Remembering
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import JobDriver
 
-__all__ = ["HistoryCase", "history_of"]
-
 
 def history_of(driver: JobDriver) -> HistoryStore:
     """Return the run history of the driver's store."""

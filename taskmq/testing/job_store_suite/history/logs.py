@@ -10,8 +10,6 @@ from taskmq.testing.job_store_suite.history.kit import HistoryCase, history_of
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from taskmq.testing.runner import case
 
-__all__ = ["LogCases"]
-
 _AT: Final = 1_700_000_000_000
 
 

@@ -8,8 +8,6 @@ from taskmq.model.history.rollups import DAY, MINUTE, QUARTER, Rollup, RollupKey
 from taskmq.testing.job_store_suite.history.kit import HistoryCase
 from taskmq.testing.runner import case
 
-__all__ = ["RollupCases"]
-
 _AT: Final = 28_000_000 * MINUTE
 _ALL: Final = RollupFilter(since=0, until=_AT * 2)
 

@@ -16,8 +16,6 @@ from taskmq.testing.job_store_suite.driver import new_id
 from taskmq.testing.job_store_suite.history.kit import HistoryCase, history_of
 from taskmq.testing.runner import case
 
-__all__ = ["SentJobCases"]
-
 _AT: Final = 1_700_000_000_000
 _FAILED: Final = frozenset({JobState.FAILED})
 

@@ -4,8 +4,6 @@ from taskmq.model.telemetry.app_versions import AppVersion, WorkerVersion
 from taskmq.testing.job_store_suite.history.kit import HistoryCase
 from taskmq.testing.runner import case
 
-__all__ = ["VersionCases"]
-
 
 class VersionCases(HistoryCase):
     """Every guarantee of `VersionStore`."""

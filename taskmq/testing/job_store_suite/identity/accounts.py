@@ -9,8 +9,6 @@ from taskmq.model.identity import EVERYTHING_OF_ALL, EVERYWHERE, NOTHING_AT_ALL,
 from taskmq.testing.job_store_suite.identity.kit import BY, IdentityCase, secret
 from taskmq.testing.runner import case, raises
 
-__all__ = ["AccountCases"]
-
 
 class AccountCases(IdentityCase):
     """Every guarantee of `AccountStore` about tenants and users."""

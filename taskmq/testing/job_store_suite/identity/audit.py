@@ -25,8 +25,6 @@ from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq.testing.job_store_suite.identity.kit import BY, IdentityCase, People, secret
 from taskmq.testing.runner import case, raises
 
-__all__ = ["AuditCases"]
-
 
 def _entry(action: str = "queue.purge", **fields: Any) -> AuditEntry:
     given: dict[str, Any] = {"kind": "queue", "subject": "mail", **fields}

@@ -19,8 +19,6 @@ from taskmq.contracts.jobs import JobStore
 from taskmq.model.identity import EVERYTHING_OF_ALL, EVERYWHERE, AuditRecord, Membership, Role, SecretKey, session_key
 from taskmq.testing.job_store_suite.case import JobStoreCase
 
-__all__ = ["BY", "HOUR", "IdentityCase", "People", "secret"]
-
 HOUR: Final = 3_600_000
 BY: Final = Actor(
     user_id="u-1", user="root ☂", via="session", credential="s-1", address="192.0.2.7", request_id="r-1", note="why"

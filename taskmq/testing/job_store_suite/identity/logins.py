@@ -6,8 +6,6 @@ from taskmq.model.identity import ThrottleKey, throttle_keys
 from taskmq.testing.job_store_suite.identity.kit import IdentityCase
 from taskmq.testing.runner import case
 
-__all__ = ["LoginCases"]
-
 
 class LoginCases(IdentityCase):
     """Every guarantee of `CredentialStore` about logins."""

@@ -8,8 +8,6 @@ from taskmq.model.identity import Membership, Role
 from taskmq.testing.job_store_suite.identity.kit import BY, HOUR, IdentityCase, secret
 from taskmq.testing.runner import case, raises
 
-__all__ = ["SessionCases"]
-
 
 class SessionCases(IdentityCase):
     """Every guarantee of `CredentialStore` about sessions."""

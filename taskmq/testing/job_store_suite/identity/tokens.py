@@ -8,8 +8,6 @@ from taskmq.model.identity import Membership, Permission, Role
 from taskmq.testing.job_store_suite.identity.kit import BY, HOUR, IdentityCase, secret
 from taskmq.testing.runner import case, raises
 
-__all__ = ["ApiTokenCases"]
-
 
 class ApiTokenCases(IdentityCase):
     """Every guarantee of `CredentialStore` about tokens."""

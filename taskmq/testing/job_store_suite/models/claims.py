@@ -11,8 +11,6 @@ from taskmq.model.keys import line_key
 from taskmq.testing.job_store.model import JobModel
 from taskmq.testing.job_store_suite.driver import HOUR
 
-__all__ = ["ClaimSteps"]
-
 _LINES: Final = tuple(line_key("mail", key, tenant=None) for key in ("north", "south"))
 _PLACES: Final = (JobClaim("places:one"), JobClaim("places:two", places=2))
 _KEYS: Final = tuple(JobClaim(f"once:{key}", ttl=9 * HOUR) for key in "ab")

@@ -34,8 +34,6 @@ from taskmq.testing.job_store.values import shard_of
 from taskmq.testing.job_store_suite.driver import HOUR, LONG, JobDriver, error, forged_token, later, new_id
 from taskmq.testing.job_store_suite.models.claims import ClaimSteps
 
-__all__ = ["JobHistory"]
-
 _QUEUES: Final = ("mail", "sms", "fax")
 _REPORTS: Final = "taskmq.reports.suite.0"
 _ACTIONS: Final[tuple[Action, ...]] = ("change", "cancel", "hold", "release", "retry")

@@ -7,8 +7,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.models.history import JobHistory
 from taskmq.testing.runner import case
 
-__all__ = ["JobsByModel"]
-
 
 class JobsByModel(JobStoreCase):
     """Guarantees for any sequence of steps.

@@ -11,8 +11,6 @@ from taskmq.testing.job_store_suite.driver import new_id
 from taskmq.testing.job_store_suite.nodes.registry import node_of
 from taskmq.testing.runner import case
 
-__all__ = ["AllocationCases"]
-
 _NODES = [
     NodeTold(name="large", capacity={"cpu": 16.0}, labels={"region": "eu"}),
     NodeTold(name="small", capacity={"cpu": 4.0}),

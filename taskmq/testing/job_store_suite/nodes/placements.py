@@ -14,8 +14,6 @@ from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, error,
 from taskmq.testing.job_store_suite.nodes.registry import node_of
 from taskmq.testing.runner import case
 
-__all__ = ["PlacementCases"]
-
 _NODE = NodeTold(name="a", capacity={"slots": 8.0, "cpu": 4.0}, lost_after=0, runs_jobs=True)
 _NEEDS = JobNeeds(resources={"cpu": 3.0}, labels={"region": "eu"})
 

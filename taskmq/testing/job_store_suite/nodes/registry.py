@@ -5,8 +5,6 @@ from taskmq.model.nodes import HostNode, NodeTold
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.runner import case
 
-__all__ = ["NodeCases", "node_of"]
-
 _TOLD = NodeTold(
     name="gpu-1",
     address="10.0.0.7",

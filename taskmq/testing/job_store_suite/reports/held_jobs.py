@@ -10,8 +10,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq.testing.runner import case
 
-__all__ = ["HeldJobCases"]
-
 
 async def _hold(driver: JobDriver, version: str, **fields: Any) -> JobRecord:
     """Let a worker of that version hold a new job."""

@@ -10,8 +10,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, error, report
 from taskmq.testing.runner import case
 
-__all__ = ["Interruptions"]
-
 _STOPPED: Final = ErrorRecord(type_name=INTERRUPTED, message="its worker stopped ☂")
 _OUTAGE: Final = ErrorRecord(type_name=INTERRUPTED, message="outage: StateUnavailable: no answer")
 

@@ -15,8 +15,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, forged_token, later, new_id, report
 from taskmq.testing.runner import case
 
-__all__ = ["JournalCases"]
-
 _AT: Final = 1_700_000_000_000
 _LARGE: Final = b'"%s"' % (b"x" * 3_000_000)
 

@@ -12,8 +12,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, error, forged_token, new_id, report
 from taskmq.testing.runner import case
 
-__all__ = ["Reports"]
-
 _KINDS: Sequence[ReportKind] = (
     "started",
     "succeeded",

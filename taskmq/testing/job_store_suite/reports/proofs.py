@@ -16,8 +16,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after, forged_token, later
 from taskmq.testing.runner import case
 
-__all__ = ["ReportProofs"]
-
 _QUEUE: Final = "taskmq.reports.suite.0"
 _ENDS: Final[Sequence[ReportKind]] = ("succeeded", "failed", "expired", "cancelled")
 _BEGUN: Final[Sequence[ReportKind]] = ("started", "detached", "retry", "snoozed", "interrupted", "refused")

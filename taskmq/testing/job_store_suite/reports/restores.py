@@ -9,8 +9,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import report
 from taskmq.testing.runner import case
 
-__all__ = ["RestoredStores"]
-
 _QUEUE: Final = "taskmq.reports.suite.0"
 
 

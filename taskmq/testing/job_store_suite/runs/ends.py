@@ -15,8 +15,6 @@ from taskmq.testing.job_store_suite.driver import after, error, new_id, report
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from taskmq.testing.runner import case
 
-__all__ = ["RunEnds"]
-
 
 class RunEnds(JobStoreCase):
     """Ends of jobs, and the values that they leave."""

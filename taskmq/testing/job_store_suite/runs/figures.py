@@ -10,8 +10,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from taskmq.testing.runner import case
 
-__all__ = ["RunFigureCases"]
-
 _WAITS: dict[str, Any] = {"ok": {"wait": "go"}}
 
 

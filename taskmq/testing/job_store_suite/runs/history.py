@@ -25,8 +25,6 @@ from taskmq.testing.run_graphs import PARAMS, random_params, random_steps, rando
 from taskmq.testing.run_model import RunModel
 from taskmq.testing.runner import CancelPoint, cancel_at, case
 
-__all__ = ["RunsByModel"]
-
 _PAST: Final = "2000-01-01T00:00:00Z"
 _SLEEPS: Final = (_PAST, 0)
 # Due at once, or never in this test.

@@ -12,8 +12,6 @@ from taskmq.testing.job_store_suite.driver import QUEUE, new_id
 from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
 from taskmq.testing.runner import case
 
-__all__ = ["RunInboxes"]
-
 _WAIT = {"ok": {"wait": "approval", "roles": ["finance"]}, "after": {"task": "t", "args": ["${steps.ok.result}"]}}
 
 

@@ -14,8 +14,6 @@ from taskmq.model.runs.records import RunRecord, StepJob, StepKey, StepRecord
 from taskmq.model.runs.validation import validate_workflow
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, after, new_id, report
 
-__all__ = ["REFUSED_TASK", "RunDriver", "content_of"]
-
 REFUSED_TASK = "refused"
 """A task for which no job can be made."""
 

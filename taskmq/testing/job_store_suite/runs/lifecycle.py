@@ -9,8 +9,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.runs.kit import REFUSED_TASK, RunDriver, content_of
 from taskmq.testing.runner import case
 
-__all__ = ["RunLifecycles"]
-
 _CHAIN = {
     "first": {"task": "one", "args": ["${params.n}"]},
     "second": {"task": "two", "args": ["${steps.first.result}"]},

@@ -9,8 +9,6 @@ from taskmq.testing.job_store_suite.driver import HOUR
 from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
 from taskmq.testing.runner import case
 
-__all__ = ["RunLists"]
-
 _WAITS: dict[str, Any] = {"ok": {"wait": "go"}}
 _SLEEPS: dict[str, Any] = {"now": {"sleep": 0}}
 

@@ -11,8 +11,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
 from taskmq.testing.runner import case
 
-__all__ = ["RunPlaces"]
-
 _TASK: dict[str, Any] = {"s": {"task": "t"}}
 
 

@@ -7,8 +7,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
 from taskmq.testing.runner import case, raises
 
-__all__ = ["WorkflowVersions"]
-
 _ONE = content_of({"s": {"task": "one"}})
 _TWO = content_of({"s": {"task": "two"}})
 _BUILD = StepContent(task="build", builds=True)

@@ -30,8 +30,6 @@ from taskmq.testing.job_store_suite.schedules.steps import (
 )
 from taskmq.testing.runner import case, raises
 
-__all__ = ["ScheduleFirings"]
-
 
 class ScheduleFirings(JobStoreCase):
     """Every guarantee of `due`, `fire`, `alive` and `occurrences`."""

@@ -10,8 +10,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.schedules.steps import APP, change_schedule, create_schedule, due_of, read
 from taskmq.testing.runner import case
 
-__all__ = ["ScheduleRows"]
-
 
 class ScheduleRows(JobStoreCase):
     """Every guarantee of `find`, `list`, `write` and `load`."""

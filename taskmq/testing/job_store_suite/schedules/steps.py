@@ -15,8 +15,6 @@ from taskmq.contracts.jobs import (
 )
 from taskmq.testing.job_store_suite.driver import JobDriver
 
-__all__ = ["APP", "MINUTE", "beside", "change_schedule", "create_schedule", "due_of", "fire", "firing_of", "read"]
-
 APP: Final = "shop"
 MINUTE: Final = 60_000
 

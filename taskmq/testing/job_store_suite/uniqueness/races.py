@@ -9,8 +9,6 @@ from taskmq.testing.job_store_suite.driver import HOUR, QUEUE
 from taskmq.testing.job_store_suite.uniqueness.submissions import unique
 from taskmq.testing.runner import case
 
-__all__ = ["UniqueRaces"]
-
 _WRITERS = 10
 _ROUNDS = 4
 

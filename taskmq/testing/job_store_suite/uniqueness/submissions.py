@@ -11,8 +11,6 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, error
 from taskmq.testing.runner import case
 
-__all__ = ["UniqueJobs", "duplicate_of", "unique"]
-
 _BEFORE_A_RUN: Sequence[JobState] = (JobState.HELD, JobState.SCHEDULED, JobState.QUEUED, JobState.DISPATCHED)
 _ENDS: Sequence[ReportKind] = ("succeeded", "failed", "expired", "cancelled")
 

@@ -7,8 +7,6 @@ from taskmq.contracts.stores import CheckpointStore
 from taskmq.testing.runner import case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
-__all__ = ["CheckpointsByModel"]
-
 _RUNS = 8
 _STEPS = 100
 

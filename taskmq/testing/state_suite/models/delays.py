@@ -8,8 +8,6 @@ from taskmq.testing.runner import case
 from taskmq.testing.state_suite.case import LONG, StateCase
 from taskmq.testing.state_suite.delays import waiting
 
-__all__ = ["DelaysByModel"]
-
 _RUNS = 8
 _STEPS = 120
 _JOBS = 12

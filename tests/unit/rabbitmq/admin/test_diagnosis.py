@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taskmq.contracts.finding import Finding
 from taskmq_rabbitmq.admin.diagnosis import (
-    Finding,
     Rights,
     api_findings,
     blocked_findings,
