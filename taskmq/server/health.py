@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from litestar import Response, get
+from litestar import Response
 from litestar.datastructures import State
 
 from taskmq.api.health import HealthReport, PartView, SystemHealth
@@ -17,9 +17,11 @@ from taskmq.model.identity import Permission
 from taskmq.operations.diagnosis.health import LOSSES, Part, PartHealth, PartStatus, examine_parts
 from taskmq.operations.diagnosis.system import examine_system, find_problems
 from taskmq.server.access import PUBLIC
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import ServedApp
 from taskmq.server.live.samples import MaxAge, read_shared
-from taskmq.server.settings import API
+
+HEALTH_HANDLERS: Final = Handlers("health")
 
 _SECONDS: Final = 1.0
 _FINDINGS_SECONDS: Final = 30.0
@@ -39,25 +41,13 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     store: bool | None = None
 
 
-@get(
-    f"{API}/health/live",
-    permission=PUBLIC,
-    operation_id="getLiveness",
-    summary="Check liveness",
-    tags=["health"],
-)
+@HEALTH_HANDLERS.handle("GET /health/live", "getLiveness", PUBLIC, "Check liveness")
 async def live() -> HealthView:
     """Answer as long as the process handles requests. It checks nothing else."""
     return HealthView(status="live")
 
 
-@get(
-    f"{API}/health/ready",
-    permission=PUBLIC,
-    operation_id="getReadiness",
-    summary="Check readiness",
-    tags=["health"],
-)
+@HEALTH_HANDLERS.handle("GET /health/ready", "getReadiness", PUBLIC, "Check readiness")
 async def ready(app: ServedApp, state: State) -> Response[HealthView]:
     """Return 200 if the job store answers; 503 if it does not, or if this server is stopping.
 
@@ -72,13 +62,7 @@ async def ready(app: ServedApp, state: State) -> Response[HealthView]:
     return Response(HealthView(status="ready", store=True))
 
 
-@get(
-    f"{API}/health",
-    permission=PUBLIC,
-    operation_id="getHealth",
-    summary="Get the health of all parts",
-    tags=["health"],
-)
+@HEALTH_HANDLERS.handle("GET /health", "getHealth", PUBLIC, "Get the health of all parts")
 async def get_health(app: ServedApp, state: State) -> HealthReport:
     """Check the store, broker, state, schedulers and workers concurrently, for at most two seconds each.
 
@@ -102,12 +86,8 @@ async def get_health(app: ServedApp, state: State) -> HealthReport:
     )
 
 
-@get(
-    f"{API}/health/system",
-    permission=Permission.SYSTEM_READ,
-    operation_id="getSystemHealth",
-    summary="Get the health of the system",
-    tags=["health"],
+@HEALTH_HANDLERS.handle(
+    "GET /health/system", "getSystemHealth", Permission.SYSTEM_READ, "Get the health of the system"
 )
 async def get_system_health(app: ServedApp, state: State, max_age: MaxAge = _FINDINGS_SECONDS) -> SystemHealth:
     """Return the parts with their addresses, the schedulers, the partitions, the clocks, and what `doctor` finds.
@@ -129,6 +109,3 @@ def _follow(app: TaskMQ, state: State, parts: Sequence[PartHealth]) -> dict[Part
         if each.part not in seen or seen[each.part][0] != each.status:
             seen[each.part] = (each.status, app.sessions.clock.now_ms())
     return {part: at for part, (_, at) in seen.items()}
-
-
-HEALTH_HANDLERS: Final[tuple[Any, ...]] = (live, ready, get_health, get_system_health)

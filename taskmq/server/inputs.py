@@ -11,35 +11,14 @@ from litestar.datastructures import Headers
 from litestar.di import NamedDependency
 from litestar.params import QueryParameter
 
-from taskmq.api.values import Instant, ListPage, Note, PriorityLevel, ShortText
+from taskmq.api.values import MOST_PER_PAGE
 from taskmq.app import TaskMQ
 from taskmq.app_api.app_api import AppApi
-from taskmq.app_api.jobs.orders import priority_number
 from taskmq.errors import DefinitionConflict, IdentityConflict, JobConflict
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Caller
 from taskmq.server.edge import fact_of, link_path
 from taskmq.server.problems import Problem
-from taskmq.server.settings import MOST_PER_PAGE
-
-__all__ = [
-    "ApiGiven",
-    "CallerGiven",
-    "Cursor",
-    "Instant",
-    "Limit",
-    "ListPage",
-    "Note",
-    "OwnJobs",
-    "PriorityLevel",
-    "ServedApp",
-    "ShortText",
-    "idempotency_key",
-    "matched_version",
-    "next_link",
-    "priority_number",
-    "select_fields",
-]
 
 # Dependencies that any handler may declare.
 ServedApp = NamedDependency[TaskMQ]

@@ -1,24 +1,19 @@
 """`/audit`: the log of administrators' and operators' actions."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from litestar import get
 from litestar.params import FromQuery, QueryParameter
 
 from taskmq.api.accounts import AuditEntries, ChainLinks, ChainView
-from taskmq.api.values import Instant
+from taskmq.api.values import MOST_PER_PAGE, Instant
 from taskmq.model.identity import Permission
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import ApiGiven, Limit
-from taskmq.server.settings import API, MOST_PER_PAGE
+
+AUDIT_HANDLERS: Final = Handlers("audit")
 
 
-@get(
-    f"{API}/audit",
-    permission=Permission.AUDIT_READ,
-    operation_id="listAuditEntries",
-    summary="List audit entries",
-    tags=["audit"],
-)
+@AUDIT_HANDLERS.handle("GET /audit", "listAuditEntries", Permission.AUDIT_READ, "List audit entries")
 async def list_entries(
     api: ApiGiven,
     action: Annotated[str, QueryParameter(max_length=64, description="Prefix of the action, such as `user.`")] = "",
@@ -43,13 +38,7 @@ async def list_entries(
     )
 
 
-@get(
-    f"{API}/audit/verify",
-    permission=Permission.AUDIT_VERIFY,
-    operation_id="verifyAudit",
-    summary="Verify the audit log",
-    tags=["audit"],
-)
+@AUDIT_HANDLERS.handle("GET /audit/verify", "verifyAudit", Permission.AUDIT_VERIFY, "Verify the audit log")
 async def verify_audit(
     api: ApiGiven,
     head: Annotated[
@@ -60,13 +49,7 @@ async def verify_audit(
     return await api.audit.verify(head=head)
 
 
-@get(
-    f"{API}/audit/chain",
-    permission=Permission.AUDIT_VERIFY,
-    operation_id="exportAudit",
-    summary="Export the audit log",
-    tags=["audit"],
-)
+@AUDIT_HANDLERS.handle("GET /audit/chain", "exportAudit", Permission.AUDIT_VERIFY, "Export the audit log")
 async def export_audit(
     api: ApiGiven,
     after: Annotated[int, QueryParameter(ge=0, le=1 << 62)] = 0,
@@ -74,6 +57,3 @@ async def export_audit(
 ) -> ChainLinks:
     """Return sealed entries in chain order, so that they can be verified without the database."""
     return await api.audit.chain(after=after, limit=limit)
-
-
-AUDIT_HANDLERS: Final[tuple[Any, ...]] = (list_entries, verify_audit, export_audit)

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 import msgspec
-from litestar import Request, Response, get, post
+from litestar import Request, Response
 from litestar.datastructures import Cookie
 from litestar.params import JSONBody
 
@@ -22,13 +22,19 @@ from taskmq.errors import InvalidOption, LoginThrottled, NotAuthenticated
 from taskmq.model.identity import RULES, Identity, Level, Permission, is_token, may, scope_for
 from taskmq.server.access import PUBLIC
 from taskmq.server.edge import fact_of
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import CallerGiven
 from taskmq.server.problems import Problem
 from taskmq.server.rates import RequestLimits
-from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of, cookie_name, credential_in, is_from_own_pages
 
+LOGIN_HANDLERS: Final = Handlers("sign-in")
 
+
+@LOGIN_HANDLERS.handle(
+    "POST /auth/login", "logInCompat", PUBLIC, "Sign in", changes_nothing=True, is_compatible=True, tag="sign-in"
+)
+@LOGIN_HANDLERS.handle("POST /auth/login", "logIn", PUBLIC, "Sign in", changes_nothing=True)
 async def log_in(data: JSONBody[LoginBody], request: Request[Any, Any, Any]) -> Response[LoginView]:
     """Start a session. A rejected sign-in gives no reason, and repeated failures are throttled (429)."""
     if not is_from_own_pages(request):
@@ -63,6 +69,16 @@ async def log_in(data: JSONBody[LoginBody], request: Request[Any, Any, Any]) -> 
     return Response(view, cookies=[cookie])
 
 
+@LOGIN_HANDLERS.handle(
+    "POST /auth/logout",
+    "logOutCompat",
+    Permission.ACCOUNT_READ,
+    "Sign out",
+    changes_nothing=True,
+    is_compatible=True,
+    tag="sign-in",
+)
+@LOGIN_HANDLERS.handle("POST /auth/logout", "logOut", Permission.ACCOUNT_READ, "Sign out", changes_nothing=True)
 async def log_out(request: Request[Any, Any, Any], caller: CallerGiven) -> Response[dict[str, str]]:
     """End the session of this request. A token cannot sign out; revoke it instead."""
     given = credential_in(request)
@@ -74,6 +90,18 @@ async def log_out(request: Request[Any, Any, Any], caller: CallerGiven) -> Respo
     return Response({"status": "logged_out"}, cookies=[gone])
 
 
+@LOGIN_HANDLERS.handle(
+    "POST /auth/authorize",
+    "authorizeCompat",
+    PUBLIC,
+    "Check a token's permission",
+    changes_nothing=True,
+    is_compatible=True,
+    tag="sign-in",
+)
+@LOGIN_HANDLERS.handle(
+    "POST /auth/authorize", "authorize", PUBLIC, "Check a token's permission", changes_nothing=True
+)
 async def authorize(data: JSONBody[AuthorizeBody], request: Request[Any, Any, Any]) -> AuthorizeView:
     """Check whether a token's bearer may perform an action on a tenant or the instance."""
     if data.action not in set(Permission):
@@ -85,36 +113,7 @@ async def authorize(data: JSONBody[AuthorizeBody], request: Request[Any, Any, An
     return AuthorizeView(may(identity, Permission(data.action), data.resource or None))
 
 
-_LOGIN: Final[dict[str, Any]] = {
-    "status_code": 200,
-    "permission": PUBLIC,
-    "changes_nothing": True,
-    "summary": "Sign in",
-    "tags": ["sign-in"],
-}
-_LOGOUT: Final[dict[str, Any]] = {
-    "status_code": 200,
-    "permission": Permission.ACCOUNT_READ,
-    "changes_nothing": True,
-    "summary": "Sign out",
-    "tags": ["sign-in"],
-}
-_AUTHORIZE: Final[dict[str, Any]] = {
-    "status_code": 200,
-    "permission": PUBLIC,
-    "changes_nothing": True,
-    "summary": "Check a token's permission",
-    "tags": ["sign-in"],
-}
-
-
-@get(
-    f"{API}/auth/me",
-    permission=Permission.ACCOUNT_READ,
-    operation_id="getCaller",
-    summary="Get the current caller",
-    tags=["sign-in"],
-)
+@LOGIN_HANDLERS.handle("GET /auth/me", "getCaller", Permission.ACCOUNT_READ, "Get the current caller")
 async def get_caller(request: Request[Any, Any, Any], caller: CallerGiven) -> CallerView:
     """Return the caller with their roles and permissions."""
     identity = caller.identity
@@ -136,14 +135,7 @@ async def get_caller(request: Request[Any, Any, Any], caller: CallerGiven) -> Ca
     )
 
 
-@post(
-    f"{API}/auth/password",
-    status_code=200,
-    permission=Permission.ACCOUNT_CHANGE,
-    operation_id="changePassword",
-    summary="Change your password",
-    tags=["sign-in"],
-)
+@LOGIN_HANDLERS.handle("POST /auth/password", "changePassword", Permission.ACCOUNT_CHANGE, "Change your password")
 async def change_password(
     data: JSONBody[PasswordBody], request: Request[Any, Any, Any], caller: CallerGiven
 ) -> PasswordView:
@@ -164,18 +156,6 @@ async def change_password(
     except InvalidOption as error:
         raise Problem.about("after", str(error)) from None
     return PasswordView(status="updated", **msgspec.structs.asdict(done))
-
-
-LOGIN_HANDLERS: Final[tuple[Any, ...]] = (
-    post(f"{API}/auth/login", operation_id="logIn", **_LOGIN)(log_in),
-    post("/auth/login", operation_id="logInCompat", **_LOGIN)(log_in),
-    post(f"{API}/auth/logout", operation_id="logOut", **_LOGOUT)(log_out),
-    post("/auth/logout", operation_id="logOutCompat", **_LOGOUT)(log_out),
-    post(f"{API}/auth/authorize", operation_id="authorize", **_AUTHORIZE)(authorize),
-    post("/auth/authorize", operation_id="authorizeCompat", **_AUTHORIZE)(authorize),
-    get_caller,
-    change_password,
-)
 
 
 def _may_somewhere(identity: Identity, permission: Permission) -> bool:

@@ -2,8 +2,7 @@
 
 from typing import Any, Final
 
-from litestar import Request, get, patch, post
-from litestar.handlers import delete, put
+from litestar import Request
 from litestar.params import FromPath, JSONBody
 
 from taskmq.api.accounts import MemberList, RoleBody, TenantBody, TenantChangeBody, TenantList, TenantView
@@ -12,19 +11,15 @@ from taskmq.app_api.views import render_all
 from taskmq.errors import NotPermitted
 from taskmq.model.identity import Permission, may_give, may_take, scope_for
 from taskmq.server.access import Caller
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import ApiGiven, CallerGiven
 from taskmq.server.problems import Problem
-from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
 
+TENANT_HANDLERS: Final = Handlers("tenants")
 
-@get(
-    f"{API}/tenants",
-    permission=Permission.TENANTS_READ,
-    operation_id="listTenants",
-    summary="List tenants",
-    tags=["tenants"],
-)
+
+@TENANT_HANDLERS.handle("GET /tenants", "listTenants", Permission.TENANTS_READ, "List tenants")
 async def list_tenants(request: Request[Any, Any, Any], caller: CallerGiven) -> TenantList:
     """Return the tenants in which the caller has a role; for an instance role, all of them."""
     scope = scope_for(caller.identity, Permission.JOBS_READ)
@@ -32,63 +27,33 @@ async def list_tenants(request: Request[Any, Any, Any], caller: CallerGiven) -> 
     return TenantList(render_all(tenant_view, found))
 
 
-@post(
-    f"{API}/tenants",
-    status_code=201,
-    permission=Permission.TENANTS_CHANGE,
-    operation_id="addTenant",
-    summary="Add a tenant",
-    tags=["tenants"],
-)
+@TENANT_HANDLERS.handle("POST /tenants", "addTenant", Permission.TENANTS_CHANGE, "Add a tenant", status_code=201)
 async def add_tenant(data: JSONBody[TenantBody], api: ApiGiven) -> TenantView:
     """Add a tenant. Existing jobs with this tenant's name belong to it."""
     return await api.tenants.add(data.name, description=data.description)
 
 
-@patch(
-    f"{API}/tenants/{{name:str}}",
-    permission=Permission.TENANTS_CHANGE,
-    operation_id="changeTenant",
-    summary="Change a tenant",
-    tags=["tenants"],
-)
+@TENANT_HANDLERS.handle("PATCH /tenants/{name}", "changeTenant", Permission.TENANTS_CHANGE, "Change a tenant")
 async def change_tenant(name: FromPath[str], data: JSONBody[TenantChangeBody], api: ApiGiven) -> TenantView:
     """Change a tenant's description, or disable it."""
     return await api.tenants.change(name, description=data.description, is_disabled=data.is_disabled)
 
 
-@delete(
-    f"{API}/tenants/{{name:str}}",
-    status_code=200,
-    permission=Permission.TENANTS_CHANGE,
-    operation_id="removeTenant",
-    summary="Remove a tenant",
-    tags=["tenants"],
-)
+@TENANT_HANDLERS.handle("DELETE /tenants/{name}", "removeTenant", Permission.TENANTS_CHANGE, "Remove a tenant")
 async def remove_tenant(name: FromPath[str], api: ApiGiven) -> dict[str, str]:
     """Remove a tenant and its roles. Its jobs remain, visible only to instance roles."""
     await api.tenants.remove(name)
     return {"status": "removed"}
 
 
-@get(
-    f"{API}/members",
-    permission=Permission.MEMBERS_READ,
-    operation_id="listMembers",
-    summary="List members",
-    tags=["tenants"],
-)
+@TENANT_HANDLERS.handle("GET /members", "listMembers", Permission.MEMBERS_READ, "List members")
 async def list_members(api: ApiGiven) -> MemberList:
     """Return the members and roles of a tenant; for an instance role, of all tenants."""
     return MemberList(list(await api.tenants.members()))
 
 
-@put(
-    f"{API}/members/{{user:str}}",
-    permission=Permission.MEMBERS_CHANGE,
-    operation_id="setMember",
-    summary="Give a user a role in a tenant",
-    tags=["tenants"],
+@TENANT_HANDLERS.handle(
+    "PUT /members/{user}", "setMember", Permission.MEMBERS_CHANGE, "Give a user a role in a tenant"
 )
 async def set_member(
     user: FromPath[str], data: JSONBody[RoleBody], request: Request[Any, Any, Any], caller: CallerGiven
@@ -115,13 +80,8 @@ async def set_member(
     return {"status": "updated"}
 
 
-@delete(
-    f"{API}/members/{{user:str}}",
-    status_code=200,
-    permission=Permission.MEMBERS_CHANGE,
-    operation_id="removeMember",
-    summary="Remove a user's role in a tenant",
-    tags=["tenants"],
+@TENANT_HANDLERS.handle(
+    "DELETE /members/{user}", "removeMember", Permission.MEMBERS_CHANGE, "Remove a user's role in a tenant"
 )
 async def remove_member(user: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven) -> dict[str, str]:
     """Remove a user's role in the tenant. The user's task patterns must not exceed the caller's."""
@@ -129,17 +89,6 @@ async def remove_member(user: FromPath[str], request: Request[Any, Any, Any], ca
     await _check_member(request, caller, user, tenant)
     await accounts_of(request.app.state).administration.remove_member(user, tenant, by=caller.actor())
     return {"status": "removed"}
-
-
-TENANT_HANDLERS: Final[tuple[Any, ...]] = (
-    list_tenants,
-    add_tenant,
-    change_tenant,
-    remove_tenant,
-    list_members,
-    set_member,
-    remove_member,
-)
 
 
 async def _check_member(request: Request[Any, Any, Any], caller: Caller, user: str, tenant: str) -> None:

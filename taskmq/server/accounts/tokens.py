@@ -2,8 +2,7 @@
 
 from typing import Any, Final
 
-from litestar import Request, get, post
-from litestar.handlers import delete
+from litestar import Request
 from litestar.params import FromPath, JSONBody
 
 from taskmq.api.sign_in import NewTokenView, TokenBody, TokenList
@@ -12,32 +11,21 @@ from taskmq.app_api.app_api import AppApi
 from taskmq.errors import LoginThrottled, NotAuthenticated
 from taskmq.model.identity import Permission
 from taskmq.server.access import Caller
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import ApiGiven, CallerGiven
 from taskmq.server.problems import Problem
-from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
 
+TOKEN_HANDLERS: Final = Handlers("tokens")
 
-@get(
-    f"{API}/tokens",
-    permission=Permission.ACCOUNT_READ,
-    operation_id="listTokens",
-    summary="List your tokens",
-    tags=["tokens"],
-)
+
+@TOKEN_HANDLERS.handle("GET /tokens", "listTokens", Permission.ACCOUNT_READ, "List your tokens")
 async def list_tokens(api: ApiGiven, caller: CallerGiven) -> TokenList:
     """Return the caller's active tokens, without their secrets."""
     return TokenList([*await _own(api, caller).list()])
 
 
-@post(
-    f"{API}/tokens",
-    status_code=201,
-    permission=Permission.ACCOUNT_CHANGE,
-    operation_id="addToken",
-    summary="Create a token",
-    tags=["tokens"],
-)
+@TOKEN_HANDLERS.handle("POST /tokens", "addToken", Permission.ACCOUNT_CHANGE, "Create a token", status_code=201)
 async def add_token(
     api: ApiGiven, data: JSONBody[TokenBody], request: Request[Any, Any, Any], caller: CallerGiven
 ) -> NewTokenView:
@@ -61,21 +49,13 @@ async def add_token(
     )
 
 
-@delete(
-    f"{API}/tokens/{{token_id:str}}",
-    status_code=200,
-    permission=Permission.ACCOUNT_CHANGE,
-    operation_id="revokeToken",
-    summary="Revoke one of your tokens",
-    tags=["tokens"],
+@TOKEN_HANDLERS.handle(
+    "DELETE /tokens/{token_id}", "revokeToken", Permission.ACCOUNT_CHANGE, "Revoke one of your tokens"
 )
 async def revoke_token(api: ApiGiven, token_id: FromPath[str], caller: CallerGiven) -> dict[str, str]:
     """Revoke one of the caller's tokens. Requests with it are rejected from now on."""
     await _own(api, caller).revoke(token_id)
     return {"status": "revoked"}
-
-
-TOKEN_HANDLERS: Final[tuple[Any, ...]] = (list_tokens, add_token, revoke_token)
 
 
 def _own(api: AppApi, caller: Caller) -> AppTokens:

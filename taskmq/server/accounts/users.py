@@ -4,24 +4,26 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
-from litestar import Request, Response, get, patch, post
-from litestar.handlers import delete, put
+from litestar import Request, Response
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from taskmq.access import PasswordSet
 from taskmq.api.accounts import ChangedUserView, RoleBody, UserBody, UserChangeBody, UserList, UserView
+from taskmq.api.values import MOST_PER_PAGE
 from taskmq.app_api.accounts.users import membership_of, user_view
 from taskmq.app_api.views import render_all
 from taskmq.contracts.identity import UserAccount, UserChange
 from taskmq.errors import IdentityNotFound, NotPermitted
 from taskmq.model.identity import Membership, Permission, may_give, may_take
 from taskmq.server.access import Caller
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import CallerGiven, matched_version
-from taskmq.server.settings import API, MOST_PER_PAGE
 from taskmq.server.sign_in import accounts_of
 
+USER_HANDLERS: Final = Handlers("users")
 
-@get(f"{API}/users", permission=Permission.USERS_READ, operation_id="listUsers", summary="List users", tags=["users"])
+
+@USER_HANDLERS.handle("GET /users", "listUsers", Permission.USERS_READ, "List users")
 async def list_users(
     request: Request[Any, Any, Any],
     after: FromQuery[str] = "",
@@ -32,14 +34,7 @@ async def list_users(
     return UserList(render_all(user_view, found), found[-1].name if len(found) == limit else None)
 
 
-@post(
-    f"{API}/users",
-    status_code=201,
-    permission=Permission.USERS_CHANGE,
-    operation_id="addUser",
-    summary="Add a user",
-    tags=["users"],
-)
+@USER_HANDLERS.handle("POST /users", "addUser", Permission.USERS_CHANGE, "Add a user", status_code=201)
 async def add_user(
     data: JSONBody[UserBody], request: Request[Any, Any, Any], caller: CallerGiven
 ) -> Response[UserView]:
@@ -52,26 +47,14 @@ async def add_user(
     return Response(user_view(user, tuple(roles)), headers={"ETag": f'"{user.version}"'})
 
 
-@get(
-    f"{API}/users/{{user_id:str}}",
-    permission=Permission.USERS_READ,
-    operation_id="getUser",
-    summary="Get a user",
-    tags=["users"],
-)
+@USER_HANDLERS.handle("GET /users/{user_id}", "getUser", Permission.USERS_READ, "Get a user")
 async def get_user(user_id: FromPath[str], request: Request[Any, Any, Any]) -> Response[UserView]:
     """Return a user with their roles."""
     account = await _account(request, user_id)
     return Response(user_view(account.user, account.memberships), headers={"ETag": f'"{account.user.version}"'})
 
 
-@patch(
-    f"{API}/users/{{user_id:str}}",
-    permission=Permission.USERS_CHANGE,
-    operation_id="changeUser",
-    summary="Change a user",
-    tags=["users"],
-)
+@USER_HANDLERS.handle("PATCH /users/{user_id}", "changeUser", Permission.USERS_CHANGE, "Change a user")
 async def change_user(
     user_id: FromPath[str], data: JSONBody[UserChangeBody], request: Request[Any, Any, Any], caller: CallerGiven
 ) -> Response[ChangedUserView]:
@@ -96,14 +79,7 @@ async def change_user(
     return Response(changed, headers={"ETag": f'"{account.user.version}"'})
 
 
-@delete(
-    f"{API}/users/{{user_id:str}}",
-    status_code=200,
-    permission=Permission.USERS_CHANGE,
-    operation_id="eraseUser",
-    summary="Erase a user",
-    tags=["users"],
-)
+@USER_HANDLERS.handle("DELETE /users/{user_id}", "eraseUser", Permission.USERS_CHANGE, "Erase a user")
 async def erase_user(user_id: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven) -> dict[str, str]:
     """Remove a user permanently, including personal data in the audit log. The log's hashes remain valid."""
     await check_user(request, caller, user_id)
@@ -111,12 +87,8 @@ async def erase_user(user_id: FromPath[str], request: Request[Any, Any, Any], ca
     return {"status": "erased"}
 
 
-@put(
-    f"{API}/users/{{user_id:str}}/roles/{{role_tenant:str}}",
-    permission=Permission.USERS_CHANGE,
-    operation_id="setRole",
-    summary="Give a user a role",
-    tags=["users"],
+@USER_HANDLERS.handle(
+    "PUT /users/{user_id}/roles/{role_tenant}", "setRole", Permission.USERS_CHANGE, "Give a user a role"
 )
 async def set_role(
     user_id: FromPath[str],
@@ -135,13 +107,8 @@ async def set_role(
     return {"status": "updated"}
 
 
-@delete(
-    f"{API}/users/{{user_id:str}}/roles/{{role_tenant:str}}",
-    status_code=200,
-    permission=Permission.USERS_CHANGE,
-    operation_id="removeRole",
-    summary="Remove a user's role",
-    tags=["users"],
+@USER_HANDLERS.handle(
+    "DELETE /users/{user_id}/roles/{role_tenant}", "removeRole", Permission.USERS_CHANGE, "Remove a user's role"
 )
 async def remove_role(
     user_id: FromPath[str], role_tenant: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven
@@ -151,17 +118,6 @@ async def remove_role(
     await check_user(request, caller, user_id)
     await administration.remove_role(user_id, role_tenant, by=caller.actor())
     return {"status": "removed"}
-
-
-USER_HANDLERS: Final[tuple[Any, ...]] = (
-    list_users,
-    add_user,
-    get_user,
-    change_user,
-    erase_user,
-    set_role,
-    remove_role,
-)
 
 
 async def check_user(request: Request[Any, Any, Any], caller: Caller, user_id: str) -> None:

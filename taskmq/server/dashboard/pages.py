@@ -7,13 +7,13 @@ from litestar.datastructures import State
 from litestar.params import FromPath
 
 from taskmq.api.sign_in import ServerView
+from taskmq.api.values import API
 from taskmq.model.identity import Permission
 from taskmq.server.access import PUBLIC
 from taskmq.server.dashboard.files import DashboardFile, dashboard_files
 from taskmq.server.edge import fact_of
 from taskmq.server.inputs import ServedApp
 from taskmq.server.problems import Problem
-from taskmq.server.settings import API
 from taskmq.version import VERSION
 
 # No inline scripts or styles, and no external resources. Plots set their sizes by script, which this allows.

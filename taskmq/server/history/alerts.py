@@ -3,8 +3,7 @@
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final
 
-from litestar import Request, Response, get, post
-from litestar.handlers import delete, put
+from litestar import Request, Response
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from taskmq.api.history.alerts import (
@@ -27,56 +26,36 @@ from taskmq.model.history.alerts import METRICS, AlertState
 from taskmq.model.identity import Permission, allows_pattern
 from taskmq.operations.history import TenantAlerts
 from taskmq.server.access import Caller
+from taskmq.server.handlers import Handlers
 from taskmq.server.history.inputs import parts
 from taskmq.server.inputs import ApiGiven, CallerGiven, Limit, ServedApp, matched_version
 from taskmq.server.problems import Problem
-from taskmq.server.settings import API
+
+ALERT_HANDLERS: Final = Handlers("alerts")
 
 States = Annotated[str, QueryParameter(description="Comma-separated states: pending, firing, resolved.")]
 
 
-@get(
-    f"{API}/alerts",
-    permission=Permission.ALERTS_READ,
-    operation_id="listAlerts",
-    summary="List alerts",
-    tags=["alerts"],
-)
+@ALERT_HANDLERS.handle("GET /alerts", "listAlerts", Permission.ALERTS_READ, "List alerts")
 async def list_alerts(api: ApiGiven, states: States = "pending,firing,resolved") -> AlertList:
     """Return alerts, active ones first."""
     return await api.alerts.list(*_states(states))
 
 
-@get(
-    f"{API}/alerts/metrics",
-    permission=Permission.ALERTS_READ,
-    operation_id="listAlertMetrics",
-    summary="List metrics for rules",
-    tags=["alerts"],
-)
+@ALERT_HANDLERS.handle("GET /alerts/metrics", "listAlertMetrics", Permission.ALERTS_READ, "List metrics for rules")
 async def list_metrics() -> MetricsView:
     """Return the metrics available to rules, with descriptions."""
     return MetricsView(dict(METRICS))
 
 
-@get(
-    f"{API}/alerts/rules",
-    permission=Permission.ALERTS_READ,
-    operation_id="listAlertRules",
-    summary="List alert rules",
-    tags=["alerts"],
-)
+@ALERT_HANDLERS.handle("GET /alerts/rules", "listAlertRules", Permission.ALERTS_READ, "List alert rules")
 async def list_rules(api: ApiGiven) -> RuleList:
     """Return rules, ordered by name. Webhook paths are only shown to callers who may change rules."""
     return RuleList(list(await api.alerts.rules()))
 
 
-@put(
-    f"{API}/alerts/rules/{{name:str}}",
-    permission=Permission.ALERTS_CHANGE,
-    operation_id="putAlertRule",
-    summary="Create or replace an alert rule",
-    tags=["alerts"],
+@ALERT_HANDLERS.handle(
+    "PUT /alerts/rules/{name}", "putAlertRule", Permission.ALERTS_CHANGE, "Create or replace an alert rule"
 )
 async def put_rule(
     api: ApiGiven,
@@ -97,13 +76,8 @@ async def put_rule(
     return Response(made, headers={"ETag": f'"{made.version}"'})
 
 
-@delete(
-    f"{API}/alerts/rules/{{name:str}}",
-    status_code=200,
-    permission=Permission.ALERTS_CHANGE,
-    operation_id="deleteAlertRule",
-    summary="Remove an alert rule",
-    tags=["alerts"],
+@ALERT_HANDLERS.handle(
+    "DELETE /alerts/rules/{name}", "deleteAlertRule", Permission.ALERTS_CHANGE, "Remove an alert rule"
 )
 async def delete_rule(api: ApiGiven, app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> dict[str, str]:
     """Remove a rule and its alerts, without a final notice. The caller must be allowed to call the rule's tasks."""
@@ -112,37 +86,22 @@ async def delete_rule(api: ApiGiven, app: ServedApp, caller: CallerGiven, name: 
     return {"status": "deleted", "name": name}
 
 
-@post(
-    f"{API}/alerts/rules/{{name:str}}/test",
-    status_code=202,
-    permission=Permission.ALERTS_CHANGE,
-    operation_id="testAlertRule",
-    summary="Send a test notice",
-    tags=["alerts"],
+@ALERT_HANDLERS.handle(
+    "POST /alerts/rules/{name}/test", "testAlertRule", Permission.ALERTS_CHANGE, "Send a test notice", status_code=202
 )
 async def test_rule(api: ApiGiven, name: FromPath[str]) -> TestedView:
     """Ask a scheduler to send each channel a test notice within seconds. `GET /alerts/notices` shows the result."""
     return TestedView(list(await api.alerts.test_rule(name)))
 
 
-@get(
-    f"{API}/alerts/silences",
-    permission=Permission.ALERTS_READ,
-    operation_id="listSilences",
-    summary="List silences",
-    tags=["alerts"],
-)
+@ALERT_HANDLERS.handle("GET /alerts/silences", "listSilences", Permission.ALERTS_READ, "List silences")
 async def list_silences(api: ApiGiven) -> SilenceList:
     """Return the silences that have not expired."""
     return SilenceList(list(await api.alerts.silences()))
 
 
-@post(
-    f"{API}/alerts/silences",
-    permission=Permission.ALERTS_CHANGE,
-    operation_id="addSilence",
-    summary="Add a silence",
-    tags=["alerts"],
+@ALERT_HANDLERS.handle(
+    "POST /alerts/silences", "addSilence", Permission.ALERTS_CHANGE, "Add a silence", status_code=201
 )
 async def add_silence(api: ApiGiven, app: ServedApp, caller: CallerGiven, data: JSONBody[SilenceBody]) -> SilenceView:
     """Suppress the notices of matching alerts until the silence ends. The alerts are still shown.
@@ -153,13 +112,8 @@ async def add_silence(api: ApiGiven, app: ServedApp, caller: CallerGiven, data: 
     return await api.alerts.silence(data.seconds, rule=data.rule, subject=data.subject, note=data.note)
 
 
-@delete(
-    f"{API}/alerts/silences/{{silence_id:str}}",
-    status_code=200,
-    permission=Permission.ALERTS_CHANGE,
-    operation_id="deleteSilence",
-    summary="End a silence",
-    tags=["alerts"],
+@ALERT_HANDLERS.handle(
+    "DELETE /alerts/silences/{silence_id}", "deleteSilence", Permission.ALERTS_CHANGE, "End a silence"
 )
 async def delete_silence(api: ApiGiven, silence_id: FromPath[str]) -> dict[str, str]:
     """End a silence early."""
@@ -167,46 +121,24 @@ async def delete_silence(api: ApiGiven, silence_id: FromPath[str]) -> dict[str, 
     return {"status": "ended", "id": silence_id}
 
 
-@get(
-    f"{API}/alerts/notices",
-    permission=Permission.ALERTS_READ,
-    operation_id="listAlertNotices",
-    summary="List notices",
-    tags=["alerts"],
-)
+@ALERT_HANDLERS.handle("GET /alerts/notices", "listAlertNotices", Permission.ALERTS_READ, "List notices")
 async def list_notices(api: ApiGiven, limit: Limit = 50) -> NoticeList:
     """Return notices, newest first."""
     return NoticeList(list(await api.alerts.notices(limit=limit)))
 
 
-@post(
-    "/alerts/setup",
-    status_code=200,
-    permission=Permission.ALERTS_CHANGE,
-    operation_id="setUpAlertCompat",
-    summary="Create or replace an alert rule",
-    tags=["compatible names"],
+@ALERT_HANDLERS.handle(
+    "POST /alerts/setup",
+    "setUpAlertCompat",
+    Permission.ALERTS_CHANGE,
+    "Create or replace an alert rule",
+    is_compatible=True,
 )
 async def set_up_alert(api: ApiGiven, app: ServedApp, caller: CallerGiven, data: JSONBody[SetupBody]) -> RuleView:
     """Create or replace a rule with its channels."""
     _check_body(data.name, data)
     await _check_rules(app, caller, data.name)
     return await api.alerts.put_rule(data.name, data)
-
-
-ALERT_HANDLERS: Final[tuple[Any, ...]] = (
-    list_alerts,
-    list_metrics,
-    list_rules,
-    put_rule,
-    delete_rule,
-    test_rule,
-    list_silences,
-    add_silence,
-    delete_silence,
-    list_notices,
-    set_up_alert,
-)
 
 
 async def _check_rules(app: TaskMQ, caller: Caller, names: str) -> None:

@@ -1,26 +1,23 @@
 """`/failures/groups`: failures by task and error, and which of them are resolved or muted."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from litestar import get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from taskmq.api.history.failure_groups import FailureGroupList, MuteBody, ResolveBody
 from taskmq.model.history.failure_groups import GroupState
 from taskmq.model.identity import Permission
+from taskmq.server.handlers import Handlers
 from taskmq.server.history.inputs import Since
 from taskmq.server.inputs import ApiGiven, CallerGiven, Limit
 from taskmq.server.live.samples import MaxAge, read_shared
-from taskmq.server.settings import API
+
+FAILURE_GROUP_HANDLERS: Final = Handlers("history")
 
 
-@get(
-    f"{API}/failures/groups",
-    permission=Permission.JOBS_READ,
-    operation_id="listFailureGroups",
-    summary="List groups of failures",
-    tags=["history"],
+@FAILURE_GROUP_HANDLERS.handle(
+    "GET /failures/groups", "listFailureGroups", Permission.JOBS_READ, "List groups of failures"
 )
 async def list_groups(
     state: State,
@@ -42,13 +39,11 @@ async def list_groups(
     )
 
 
-@post(
-    f"{API}/failures/groups/{{group_id:str}}/resolve",
-    status_code=200,
-    permission=Permission.FAILURES_CHANGE,
-    operation_id="resolveFailureGroup",
-    summary="Resolve a group of failures",
-    tags=["history"],
+@FAILURE_GROUP_HANDLERS.handle(
+    "POST /failures/groups/{group_id}/resolve",
+    "resolveFailureGroup",
+    Permission.FAILURES_CHANGE,
+    "Resolve a group of failures",
 )
 async def resolve_group(api: ApiGiven, group_id: FromPath[str], data: JSONBody[ResolveBody]) -> dict[str, str]:
     """Mark a group as resolved. The next failure opens it again."""
@@ -56,13 +51,11 @@ async def resolve_group(api: ApiGiven, group_id: FromPath[str], data: JSONBody[R
     return {"status": "resolved", "id": group_id}
 
 
-@post(
-    f"{API}/failures/groups/{{group_id:str}}/mute",
-    status_code=200,
-    permission=Permission.FAILURES_CHANGE,
-    operation_id="muteFailureGroup",
-    summary="Mute a group of failures",
-    tags=["history"],
+@FAILURE_GROUP_HANDLERS.handle(
+    "POST /failures/groups/{group_id}/mute",
+    "muteFailureGroup",
+    Permission.FAILURES_CHANGE,
+    "Mute a group of failures",
 )
 async def mute_group(api: ApiGiven, group_id: FromPath[str], data: JSONBody[MuteBody]) -> dict[str, str]:
     """Mute a group for some time, or without end. Its failures are still listed, and alerts count them."""
@@ -70,18 +63,13 @@ async def mute_group(api: ApiGiven, group_id: FromPath[str], data: JSONBody[Mute
     return {"status": "muted", "id": group_id}
 
 
-@post(
-    f"{API}/failures/groups/{{group_id:str}}/reopen",
-    status_code=200,
-    permission=Permission.FAILURES_CHANGE,
-    operation_id="reopenFailureGroup",
-    summary="Open a group of failures again",
-    tags=["history"],
+@FAILURE_GROUP_HANDLERS.handle(
+    "POST /failures/groups/{group_id}/reopen",
+    "reopenFailureGroup",
+    Permission.FAILURES_CHANGE,
+    "Open a group of failures again",
 )
 async def reopen_group(api: ApiGiven, group_id: FromPath[str], data: JSONBody[ResolveBody]) -> dict[str, str]:
     """Open a resolved or muted group again."""
     await api.failure_groups.reopen(group_id, note=data.note)
     return {"status": "open", "id": group_id}
-
-
-FAILURE_GROUP_HANDLERS: Final[tuple[Any, ...]] = (list_groups, resolve_group, mute_group, reopen_group)

@@ -1,8 +1,7 @@
 """`/failures`: failed jobs and workflows in one list."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from litestar import get
 from litestar.datastructures import State
 from litestar.params import QueryParameter
 
@@ -11,11 +10,13 @@ from taskmq.errors import InvalidOption
 from taskmq.model.identity import Permission, scope_for
 from taskmq.operations.history import FailureSource, LettersView, read_letters
 from taskmq.server.access import Caller
+from taskmq.server.handlers import Handlers
 from taskmq.server.history.inputs import OfQueue, OfTask, Since, Until
 from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, ServedApp
 from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.problems import Problem
-from taskmq.server.settings import API
+
+FAILURE_HANDLERS: Final = Handlers("history")
 
 _NEEDS: Final[dict[FailureSource, Permission]] = {
     "jobs": Permission.JOBS_READ,
@@ -25,14 +26,7 @@ _NEEDS: Final[dict[FailureSource, Permission]] = {
 }
 
 
-@get(
-    f"{API}/failures",
-    permission=Permission.JOBS_READ,
-    operation_id="listFailures",
-    may_be_stale=True,
-    summary="List failures",
-    tags=["history"],
-)
+@FAILURE_HANDLERS.handle("GET /failures", "listFailures", Permission.JOBS_READ, "List failures", may_be_stale=True)
 async def list_failures(
     state: State,
     api: ApiGiven,
@@ -80,9 +74,6 @@ async def list_failures(
         raise Problem.about(
             "cursor", f"{(cursor or '')[:40]!r} is not a cursor", "`next` of the previous page"
         ) from refused
-
-
-FAILURE_HANDLERS: Final[tuple[Any, ...]] = (list_failures,)
 
 
 def _sources(caller: Caller) -> set[FailureSource]:

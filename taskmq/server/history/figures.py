@@ -1,8 +1,7 @@
 """`/rollups` and `/metrics/query`: statistics of job runs."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from litestar import get
 from litestar.datastructures import State
 from litestar.params import QueryParameter
 
@@ -18,21 +17,22 @@ from taskmq.app_api.views import instant_text
 from taskmq.model.history.figures import FIGURES, Series
 from taskmq.model.identity import Permission
 from taskmq.operations.history import DEPTHS, TenantFigures
+from taskmq.server.handlers import Handlers
 from taskmq.server.history.inputs import By, OfQueue, OfTask, Since, Until, ms, parts
 from taskmq.server.inputs import ApiGiven, CallerGiven, ServedApp
 from taskmq.server.live.samples import MaxAge, read_shared
-from taskmq.server.settings import API
+
+FIGURE_HANDLERS: Final = Handlers("history")
 
 Step = Annotated[int, QueryParameter(ge=60, le=7 * 86_400, description="Seconds between points, in whole minutes.")]
 
 
-@get(
-    f"{API}/rollups",
-    permission=Permission.METRICS_READ,
-    operation_id="listRollups",
+@FIGURE_HANDLERS.handle(
+    "GET /rollups",
+    "listRollups",
+    Permission.METRICS_READ,
+    "Get statistics by task, queue and tenant",
     may_be_stale=True,
-    summary="Get statistics by task, queue and tenant",
-    tags=["history"],
 )
 async def list_rollups(
     api: ApiGiven,
@@ -50,14 +50,7 @@ async def list_rollups(
     return await api.figures.rollups(since=since, until=until, task=task, queue=queue, by=parts(by))
 
 
-@get(
-    f"{API}/usage",
-    permission=Permission.METRICS_READ,
-    operation_id="getUsage",
-    may_be_stale=True,
-    summary="Get usage by day",
-    tags=["history"],
-)
+@FIGURE_HANDLERS.handle("GET /usage", "getUsage", Permission.METRICS_READ, "Get usage by day", may_be_stale=True)
 async def get_usage(
     api: ApiGiven,
     since: Since = None,
@@ -73,13 +66,8 @@ async def get_usage(
     return DayUsageList(list(await api.figures.usage(since=since, until=until, task=task, queue=queue, by=parts(by))))
 
 
-@get(
-    f"{API}/metrics/query",
-    permission=Permission.METRICS_READ,
-    operation_id="queryMetrics",
-    may_be_stale=True,
-    summary="Query metrics",
-    tags=["history"],
+@FIGURE_HANDLERS.handle(
+    "GET /metrics/query", "queryMetrics", Permission.METRICS_READ, "Query metrics", may_be_stale=True
 )
 async def query_metrics(
     state: State,
@@ -107,13 +95,13 @@ async def query_metrics(
     return await read_shared(state, f"metrics:{caller.tenant!r}:{asked!r}", max_age, read)
 
 
-@get(
-    "/metrics/get",
-    permission=Permission.METRICS_READ,
-    operation_id="getMetricsCompat",
+@FIGURE_HANDLERS.handle(
+    "GET /metrics/get",
+    "getMetricsCompat",
+    Permission.METRICS_READ,
+    "Query metrics",
+    is_compatible=True,
     may_be_stale=True,
-    summary="Query metrics",
-    tags=["compatible names"],
 )
 async def get_metrics(
     app: ServedApp,
@@ -126,9 +114,6 @@ async def get_metrics(
     """Return time series by name and period."""
     figures = TenantFigures(app, caller.tenant)
     return await _query(figures, name, ms(start_time), ms(end_time), step, None, None, "")
-
-
-FIGURE_HANDLERS: Final[tuple[Any, ...]] = (list_rollups, get_usage, query_metrics, get_metrics)
 
 
 async def _query(

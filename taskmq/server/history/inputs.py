@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from litestar.params import QueryParameter
 
+from taskmq.api.values import Instant
 from taskmq.app_api.views import milliseconds_of
-from taskmq.server.inputs import Instant
 from taskmq.server.problems import Problem
 
 Level = Literal["debug", "info", "warning", "error", "critical"]

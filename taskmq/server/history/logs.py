@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any, Final
 
-from litestar import get
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
@@ -13,9 +12,11 @@ from taskmq.app_api.views import instant_text
 from taskmq.model.history.logs import LEVELS, LogFilter, LogPage, StoredLine, level_name, read_level
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
+from taskmq.server.handlers import Handlers
 from taskmq.server.history.inputs import FromLevel, OfStep, Since, Text, Until, ms, number_of
 from taskmq.server.inputs import ApiGiven, Cursor, Limit, OwnJobs
-from taskmq.server.settings import API
+
+LOG_HANDLERS: Final = Handlers("jobs")
 
 _MOST_LINES: Final = 10_000
 _PAGE: Final = 1_000
@@ -24,13 +25,7 @@ Attempt = Annotated[int | None, QueryParameter(description="Only lines of this a
 OfTask = Annotated[str | None, QueryParameter(description="Only lines of this task's jobs.")]
 
 
-@get(
-    f"{API}/jobs/{{job_id:str}}/logs",
-    permission=Permission.LOGS_READ,
-    operation_id="getJobLogs",
-    summary="Get a job's log",
-    tags=["jobs"],
-)
+@LOG_HANDLERS.handle("GET /jobs/{job_id}/logs", "getJobLogs", Permission.LOGS_READ, "Get a job's log")
 async def get_job_logs(
     job_id: FromPath[str],
     api: ApiGiven,
@@ -47,12 +42,11 @@ async def get_job_logs(
     return await api.logs.of_job(job_id, level=level, text=text, attempt=attempt, limit=limit, cursor=cursor)
 
 
-@get(
-    f"{API}/jobs/{{job_id:str}}/logs/text",
-    permission=Permission.LOGS_READ,
-    operation_id="downloadJobLogs",
-    summary="Download a job's log as text",
-    tags=["jobs"],
+@LOG_HANDLERS.handle(
+    "GET /jobs/{job_id}/logs/text",
+    "downloadJobLogs",
+    Permission.LOGS_READ,
+    "Download a job's log as text",
     media_type="text/plain",
 )
 async def download_job_logs(job_id: FromPath[str], jobs: OwnJobs, level: FromLevel = "debug") -> Stream:
@@ -64,14 +58,7 @@ async def download_job_logs(job_id: FromPath[str], jobs: OwnJobs, level: FromLev
     return Stream(_stream_log(jobs, job_id, which, first), media_type="text/plain; charset=utf-8", headers=headers)
 
 
-@get(
-    f"{API}/logs",
-    permission=Permission.LOGS_READ,
-    operation_id="searchLogs",
-    may_be_stale=True,
-    summary="Search logs",
-    tags=["logs"],
-)
+@LOG_HANDLERS.handle("GET /logs", "searchLogs", Permission.LOGS_READ, "Search logs", tag="logs", may_be_stale=True)
 async def search_logs(
     jobs: OwnJobs,
     api: ApiGiven,
@@ -100,13 +87,8 @@ async def search_logs(
     return line_list(await jobs.search_logs(which, after=number_of(cursor), limit=limit))
 
 
-@get(
-    "/logs/query",
-    permission=Permission.LOGS_READ,
-    operation_id="queryLogsCompat",
-    may_be_stale=True,
-    summary="Search logs",
-    tags=["compatible names"],
+@LOG_HANDLERS.handle(
+    "GET /logs/query", "queryLogsCompat", Permission.LOGS_READ, "Search logs", is_compatible=True, may_be_stale=True
 )
 async def query_logs(
     jobs: OwnJobs,
@@ -122,9 +104,6 @@ async def query_logs(
 ) -> LineList:
     """Return log lines by job, level, text and time, newest first."""
     return await _query(jobs, job_id, level, text, start_time, end_time, limit, cursor)
-
-
-LOG_HANDLERS: Final[tuple[Any, ...]] = (get_job_logs, download_job_logs, search_logs, query_logs)
 
 
 async def _stream_log(jobs: TenantJobs, job_id: str, which: LogFilter, page: LogPage) -> AsyncGenerator[str]:

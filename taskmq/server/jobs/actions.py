@@ -3,30 +3,24 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from litestar import Request, Response, post
+from litestar import Request, Response
 from litestar.params import FromPath, JSONBody
 
 from taskmq.api.job_requests import ActionBody, CloneBody, JobSignalBody, RetryBody
 from taskmq.api.jobs import ChangedJob, SignalledJob
+from taskmq.app_api.jobs.orders import priority_number
 from taskmq.contracts.jobs import JobRecord
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.inputs import ApiGiven, OwnJobs, idempotency_key, matched_version, priority_number
+from taskmq.server.handlers import Handlers
+from taskmq.server.inputs import ApiGiven, OwnJobs, idempotency_key, matched_version
 from taskmq.server.jobs.changes import changed_response
 from taskmq.server.problems import Problem
-from taskmq.server.settings import API
 
-__all__ = ["ACTIONS", "ActionBody", "CloneBody", "RetryBody"]
+ACTIONS: Final = Handlers("jobs")
 
 
-@post(
-    f"{API}/jobs/{{job_id:str}}/hold",
-    status_code=200,
-    permission=Permission.JOBS_CHANGE,
-    operation_id="holdJob",
-    summary="Hold a job",
-    tags=["jobs"],
-)
+@ACTIONS.handle("POST /jobs/{job_id}/hold", "holdJob", Permission.JOBS_CHANGE, "Hold a job")
 async def hold_job(
     job_id: FromPath[str], request: Request[Any, Any, Any], jobs: OwnJobs, data: JSONBody[ActionBody | None] = None
 ) -> Response[ChangedJob]:
@@ -34,14 +28,7 @@ async def hold_job(
     return await _act("held", jobs.hold, job_id, request, jobs, data)
 
 
-@post(
-    f"{API}/jobs/{{job_id:str}}/release",
-    status_code=200,
-    permission=Permission.JOBS_CHANGE,
-    operation_id="releaseJob",
-    summary="Release a held job",
-    tags=["jobs"],
-)
+@ACTIONS.handle("POST /jobs/{job_id}/release", "releaseJob", Permission.JOBS_CHANGE, "Release a held job")
 async def release_job(
     job_id: FromPath[str], request: Request[Any, Any, Any], jobs: OwnJobs, data: JSONBody[ActionBody | None] = None
 ) -> Response[ChangedJob]:
@@ -49,14 +36,7 @@ async def release_job(
     return await _act("released", jobs.release, job_id, request, jobs, data)
 
 
-@post(
-    f"{API}/jobs/{{job_id:str}}/signals",
-    status_code=200,
-    permission=Permission.EVENTS_SEND,
-    operation_id="signalJob",
-    summary="Send a signal to a job",
-    tags=["jobs"],
-)
+@ACTIONS.handle("POST /jobs/{job_id}/signals", "signalJob", Permission.EVENTS_SEND, "Send a signal to a job")
 async def signal_job(api: ApiGiven, job_id: FromPath[str], data: JSONBody[JobSignalBody]) -> SignalledJob:
     """Send a signal to a job. A call of its task that waits for it returns the value.
 
@@ -65,14 +45,7 @@ async def signal_job(api: ApiGiven, job_id: FromPath[str], data: JSONBody[JobSig
     return await api.jobs.signal(job_id, data)
 
 
-@post(
-    f"{API}/jobs/{{job_id:str}}/retry",
-    status_code=200,
-    permission=Permission.JOBS_CHANGE,
-    operation_id="retryJob",
-    summary="Run or retry a job now",
-    tags=["jobs"],
-)
+@ACTIONS.handle("POST /jobs/{job_id}/retry", "retryJob", Permission.JOBS_CHANGE, "Run or retry a job now")
 async def retry_job(
     job_id: FromPath[str],
     request: Request[Any, Any, Any],
@@ -91,14 +64,7 @@ async def retry_job(
     return changed_response("retried", after, jobs, code=200 if after.id == before.id else 201)
 
 
-@post(
-    f"{API}/jobs/{{job_id:str}}/clone",
-    status_code=201,
-    permission=Permission.JOBS_SUBMIT,
-    operation_id="cloneJob",
-    summary="Clone a job",
-    tags=["jobs"],
-)
+@ACTIONS.handle("POST /jobs/{job_id}/clone", "cloneJob", Permission.JOBS_SUBMIT, "Clone a job", status_code=201)
 async def clone_job(
     job_id: FromPath[str],
     request: Request[Any, Any, Any],
@@ -118,9 +84,6 @@ async def clone_job(
         priority=priority_number(body.priority),
     )
     return changed_response("cloned", after, jobs, code=201)
-
-
-ACTIONS: Final = (hold_job, release_job, signal_job, retry_job, clone_job)
 
 
 async def _act(

@@ -1,29 +1,24 @@
 """`POST /bulk`: one action on many jobs, page by page."""
 
 from contextlib import nullcontext
-from typing import Any, Final
+from typing import Final
 
-from litestar import post
 from litestar.datastructures import State
 from litestar.params import JSONBody
 
 from taskmq.api.job_requests import BulkBody
 from taskmq.api.jobs import BulkView
+from taskmq.app_api.jobs.orders import priority_number
 from taskmq.model.identity import Permission
-from taskmq.server.inputs import ApiGiven, priority_number
+from taskmq.server.handlers import Handlers
+from taskmq.server.inputs import ApiGiven
 from taskmq.server.problems import Problem
 from taskmq.server.query_time import time_limit
-from taskmq.server.settings import API
+
+BULK: Final = Handlers("jobs")
 
 
-@post(
-    f"{API}/bulk",
-    status_code=200,
-    permission=Permission.JOBS_BULK,
-    operation_id="actOnJobs",
-    summary="Apply an action to many jobs",
-    tags=["jobs"],
-)
+@BULK.handle("POST /bulk", "actOnJobs", Permission.JOBS_BULK, "Apply an action to many jobs")
 async def act_on_jobs(data: JSONBody[BulkBody], api: ApiGiven, state: State) -> BulkView:
     """Cancels, holds, releases, retries or changes up to `limit` jobs that match a filter, newest first.
 
@@ -58,6 +53,3 @@ def check_filter(text: str, *, everything: bool) -> None:
         raise Problem.about("filter", "give a filter, or everything: true")
     if "\0" in text:
         raise Problem.about("filter", "must not contain NUL characters")
-
-
-BULK: Final[tuple[Any, ...]] = (act_on_jobs,)

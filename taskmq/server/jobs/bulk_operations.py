@@ -2,29 +2,27 @@
 
 from typing import Any, Final
 
-from litestar import Request, delete, get, post
+from litestar import Request
 from litestar.datastructures import State
 from litestar.params import FromPath, JSONBody
 
 from taskmq.api.job_requests import BeginBulkBody
 from taskmq.api.jobs import BulkOperationList, BulkOperationView
+from taskmq.app_api.jobs.orders import priority_number
 from taskmq.errors import NotPermitted
 from taskmq.model.identity import Permission, allows_pattern, task_patterns
 from taskmq.model.jobs.bulks import Bulk
 from taskmq.operations.bulks import BulkRunner, TenantBulks
 from taskmq.server.access import Caller
-from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, ServedApp, idempotency_key, priority_number
+from taskmq.server.handlers import Handlers
+from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, ServedApp, idempotency_key
 from taskmq.server.jobs.bulk import check_filter
-from taskmq.server.settings import API
+
+BULK_OPERATIONS: Final = Handlers("jobs")
 
 
-@post(
-    f"{API}/bulk/operations",
-    status_code=202,
-    permission=Permission.JOBS_BULK,
-    operation_id="beginBulk",
-    summary="Start a bulk operation",
-    tags=["jobs"],
+@BULK_OPERATIONS.handle(
+    "POST /bulk/operations", "beginBulk", Permission.JOBS_BULK, "Start a bulk operation", status_code=202
 )
 async def begin_bulk(
     data: JSONBody[BeginBulkBody], request: Request[Any, Any, Any], api: ApiGiven, caller: CallerGiven, state: State
@@ -56,37 +54,20 @@ async def begin_bulk(
     return bulk
 
 
-@get(
-    f"{API}/bulk/operations",
-    permission=Permission.JOBS_READ,
-    operation_id="listBulks",
-    summary="List bulk operations",
-    tags=["jobs"],
-)
+@BULK_OPERATIONS.handle("GET /bulk/operations", "listBulks", Permission.JOBS_READ, "List bulk operations")
 async def list_bulks(api: ApiGiven, limit: Limit = 50, cursor: Cursor = None) -> BulkOperationList:
     """Return a tenant's bulk operations, newest first. They are kept for a month after they end."""
     return await api.bulks.page(limit=limit, cursor=cursor)
 
 
-@get(
-    f"{API}/bulk/operations/{{bulk_id:str}}",
-    permission=Permission.JOBS_READ,
-    operation_id="getBulk",
-    summary="Get a bulk operation",
-    tags=["jobs"],
-)
+@BULK_OPERATIONS.handle("GET /bulk/operations/{bulk_id}", "getBulk", Permission.JOBS_READ, "Get a bulk operation")
 async def get_bulk(api: ApiGiven, bulk_id: FromPath[str]) -> BulkOperationView:
     """Return a bulk operation with its progress."""
     return await api.bulks.get(bulk_id)
 
 
-@delete(
-    f"{API}/bulk/operations/{{bulk_id:str}}",
-    status_code=200,
-    permission=Permission.JOBS_BULK,
-    operation_id="abortBulk",
-    summary="Abort a bulk operation",
-    tags=["jobs"],
+@BULK_OPERATIONS.handle(
+    "DELETE /bulk/operations/{bulk_id}", "abortBulk", Permission.JOBS_BULK, "Abort a bulk operation"
 )
 async def abort_bulk(api: ApiGiven, app: ServedApp, caller: CallerGiven, bulk_id: FromPath[str]) -> BulkOperationView:
     """Stop a bulk operation. Up to 20 jobs may still be in progress. An ended operation stays unchanged.
@@ -97,9 +78,6 @@ async def abort_bulk(api: ApiGiven, app: ServedApp, caller: CallerGiven, bulk_id
     if bulk is not None and bulk.user_id != caller.identity.user_id and not _covers(caller, bulk):
         raise NotPermitted("it covers tasks that you may not call: ask the user who started it, or an admin")
     return await api.bulks.abort(bulk_id)
-
-
-BULK_OPERATIONS: Final[tuple[Any, ...]] = (begin_bulk, list_bulks, get_bulk, abort_bulk)
 
 
 def _covers(caller: Caller, bulk: Bulk) -> bool:

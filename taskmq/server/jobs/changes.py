@@ -2,22 +2,24 @@
 
 from typing import Annotated, Any, Final
 
-from litestar import Request, Response, delete, patch, put
+from litestar import Request, Response
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from taskmq.api.job_requests import ChangeBody
 from taskmq.api.jobs import ChangedJob
-from taskmq.app_api.jobs.orders import changed_view
+from taskmq.app_api.jobs.orders import changed_view, priority_number
 from taskmq.contracts.jobs import JobRecord
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.inputs import OwnJobs, ServedApp, matched_version, priority_number
+from taskmq.server.handlers import Handlers
+from taskmq.server.inputs import OwnJobs, ServedApp, matched_version
 from taskmq.server.problems import Problem
-from taskmq.server.settings import API
 
-__all__ = ["CHANGES", "ChangeBody", "ChangedJob", "changed_response"]
+CHANGES: Final = Handlers("jobs")
 
 
+@CHANGES.handle("PATCH /jobs/{job_id}", "patchJob", Permission.JOBS_CHANGE, "Change a job")
+@CHANGES.handle("PUT /jobs/{job_id}", "putJob", Permission.JOBS_CHANGE, "Change a job")
 async def change_job(
     job_id: FromPath[str],
     data: JSONBody[ChangeBody],
@@ -48,30 +50,7 @@ async def change_job(
     return changed_response("updated", after, jobs)
 
 
-put_job = put(
-    f"{API}/jobs/{{job_id:str}}",
-    permission=Permission.JOBS_CHANGE,
-    operation_id="putJob",
-    summary="Change a job",
-    tags=["jobs"],
-)(change_job)
-patch_job = patch(
-    f"{API}/jobs/{{job_id:str}}",
-    permission=Permission.JOBS_CHANGE,
-    operation_id="patchJob",
-    summary="Change a job",
-    tags=["jobs"],
-)(change_job)
-
-
-@delete(
-    f"{API}/jobs/{{job_id:str}}",
-    status_code=200,
-    permission=Permission.JOBS_CHANGE,
-    operation_id="cancelJob",
-    summary="Cancel a job",
-    tags=["jobs"],
-)
+@CHANGES.handle("DELETE /jobs/{job_id}", "cancelJob", Permission.JOBS_CHANGE, "Cancel a job")
 async def cancel_job(
     job_id: FromPath[str],
     request: Request[Any, Any, Any],
@@ -83,9 +62,6 @@ async def cancel_job(
         after = await jobs.cancel(job_id, version=version, note=note)
     is_over = after.state.is_final
     return changed_response("cancelled" if is_over else "cancel_requested", after, jobs, code=200 if is_over else 202)
-
-
-CHANGES: Final = (put_job, patch_job, cancel_job)
 
 
 def changed_response(status: str, record: JobRecord, jobs: TenantJobs, *, code: int = 200) -> Response[ChangedJob]:

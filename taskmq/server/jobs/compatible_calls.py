@@ -6,7 +6,6 @@ A created job is held until it is scheduled. `name` is the name of its task or d
 from typing import Any, Final, Literal
 
 import msgspec
-from litestar import get, post
 from litestar.params import FromQuery, JSONBody
 
 from taskmq.api.jobs import JobView
@@ -16,8 +15,11 @@ from taskmq.app_api.views import instant_text
 from taskmq.model.identity import Permission, may
 from taskmq.operations.tenant_jobs import JobOrder, TenantJobs
 from taskmq.server.access import permission_problem
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import CallerGiven, OwnJobs
 from taskmq.server.problems import Problem
+
+COMPATIBLE_CALLS: Final = Handlers("compatible names")
 
 
 class CreateBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,12 +60,13 @@ class ScheduledView(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["scheduled", "canceled"]
 
 
-@post(
-    "/jobs/create",
-    permission=Permission.JOBS_SUBMIT,
-    operation_id="createJobCompat",
-    summary="Create a job",
-    tags=["compatible names"],
+@COMPATIBLE_CALLS.handle(
+    "POST /jobs/create",
+    "createJobCompat",
+    Permission.JOBS_SUBMIT,
+    "Create a job",
+    status_code=201,
+    is_compatible=True,
 )
 async def create_job(data: JSONBody[CreateBody], jobs: OwnJobs) -> CreatedView:
     """Create a job that is held until it is scheduled."""
@@ -72,13 +75,8 @@ async def create_job(data: JSONBody[CreateBody], jobs: OwnJobs) -> CreatedView:
     return CreatedView(job_id=made.job_id, name=data.name)
 
 
-@post(
-    "/jobs/schedule",
-    status_code=200,
-    permission=Permission.JOBS_SUBMIT,
-    operation_id="scheduleJobCompat",
-    summary="Schedule or cancel a job",
-    tags=["compatible names"],
+@COMPATIBLE_CALLS.handle(
+    "POST /jobs/schedule", "scheduleJobCompat", Permission.JOBS_SUBMIT, "Schedule or cancel a job", is_compatible=True
 )
 async def schedule_job(data: JSONBody[JobScheduleBody], caller: CallerGiven, jobs: OwnJobs) -> ScheduledView:
     """Schedule or cancel a job. An existing job needs the permission jobs.change."""
@@ -102,20 +100,13 @@ async def schedule_job(data: JSONBody[JobScheduleBody], caller: CallerGiven, job
     return ScheduledView(job_id=jobs.name_of(record), scheduled_time=instant_text(record.due), status="scheduled")
 
 
-@get(
-    "/jobs/status",
-    permission=Permission.JOBS_READ,
-    operation_id="getJobStatusCompat",
-    summary="Get a job's status",
-    tags=["compatible names"],
+@COMPATIBLE_CALLS.handle(
+    "GET /jobs/status", "getJobStatusCompat", Permission.JOBS_READ, "Get a job's status", is_compatible=True
 )
 async def get_status(job_id: FromQuery[str], jobs: OwnJobs) -> JobView:
     """Return a job by its id."""
     record = await jobs.get(job_id)
     return job_view(record, jobs.name_of(record))
-
-
-COMPATIBLE_CALLS: Final[tuple[Any, ...]] = (create_job, schedule_job, get_status)
 
 
 async def _reschedule(jobs: TenantJobs, job_id: str, body: JobScheduleBody) -> Any:

@@ -3,28 +3,23 @@
 from typing import Annotated, Any, Final
 
 import msgspec
-from litestar import Request, Response, get
-from litestar.handlers import delete, put
+from litestar import Request, Response
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from taskmq.api.definitions import DefinitionBody, DefinitionList, DefinitionVersions, DefinitionView
 from taskmq.model.identity import Permission
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import (
     ApiGiven,
     Cursor,
     Limit,
     matched_version,
 )
-from taskmq.server.settings import API
+
+DEFINITIONS: Final = Handlers("definitions")
 
 
-@get(
-    f"{API}/definitions",
-    permission=Permission.DEFINITIONS_READ,
-    operation_id="listDefinitions",
-    summary="List definitions",
-    tags=["definitions"],
-)
+@DEFINITIONS.handle("GET /definitions", "listDefinitions", Permission.DEFINITIONS_READ, "List definitions")
 async def list_definitions(
     api: ApiGiven,
     prefix: Annotated[str, QueryParameter(max_length=128)] = "",
@@ -37,13 +32,7 @@ async def list_definitions(
     return await api.definitions.page(prefix, limit=limit, cursor=cursor)
 
 
-@get(
-    f"{API}/definitions/{{name:str}}",
-    permission=Permission.DEFINITIONS_READ,
-    operation_id="getDefinition",
-    summary="Get a definition",
-    tags=["definitions"],
-)
+@DEFINITIONS.handle("GET /definitions/{name}", "getDefinition", Permission.DEFINITIONS_READ, "Get a definition")
 async def get_definition(
     api: ApiGiven,
     name: FromPath[str],
@@ -53,12 +42,11 @@ async def get_definition(
     return _answer(await api.definitions.get(name, version=version))
 
 
-@get(
-    f"{API}/definitions/{{name:str}}/versions",
-    permission=Permission.DEFINITIONS_READ,
-    operation_id="listDefinitionVersions",
-    summary="List the versions of a definition",
-    tags=["definitions"],
+@DEFINITIONS.handle(
+    "GET /definitions/{name}/versions",
+    "listDefinitionVersions",
+    Permission.DEFINITIONS_READ,
+    "List the versions of a definition",
 )
 async def list_versions(
     api: ApiGiven,
@@ -70,12 +58,8 @@ async def list_versions(
     return DefinitionVersions([*await api.definitions.versions(name, before=before, limit=limit)])
 
 
-@put(
-    f"{API}/definitions/{{name:str}}",
-    permission=Permission.DEFINITIONS_CHANGE,
-    operation_id="putDefinition",
-    summary="Create or update a definition",
-    tags=["definitions"],
+@DEFINITIONS.handle(
+    "PUT /definitions/{name}", "putDefinition", Permission.DEFINITIONS_CHANGE, "Create or update a definition"
 )
 async def put_definition(
     api: ApiGiven,
@@ -92,28 +76,14 @@ async def put_definition(
     return _answer(made)
 
 
-@delete(
-    f"{API}/definitions/{{name:str}}",
-    status_code=200,
-    permission=Permission.DEFINITIONS_CHANGE,
-    operation_id="deleteDefinition",
-    summary="Delete a definition",
-    tags=["definitions"],
+@DEFINITIONS.handle(
+    "DELETE /definitions/{name}", "deleteDefinition", Permission.DEFINITIONS_CHANGE, "Delete a definition"
 )
 async def delete_definition(api: ApiGiven, name: FromPath[str], request: Request[Any, Any, Any]) -> dict[str, str]:
     """Delete a definition. Existing jobs continue, and its versions are kept."""
     with matched_version(request.headers) as version:
         await api.definitions.delete(name, version=version)
     return {"status": "deleted", "name": name}
-
-
-DEFINITIONS: Final[tuple[Any, ...]] = (
-    list_definitions,
-    get_definition,
-    list_versions,
-    put_definition,
-    delete_definition,
-)
 
 
 def _answer(definition: DefinitionView) -> Response[DefinitionView]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
-from litestar import Request, Response, get
+from litestar import Request, Response
 from litestar.datastructures import State
 from litestar.params import FromPath, QueryParameter
 
@@ -29,13 +29,13 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean
 from taskmq.operations.tenant_jobs import TenantJobs
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, OwnJobs, next_link, select_fields
 from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.problems import Problem
-from taskmq.server.settings import API
 from taskmq.stored_jobs.explanations import Explanation
 
-__all__ = ["QUERIES", "AttemptList", "HistoryList", "JobCount", "JobCounts"]
+QUERIES: Final = Handlers("jobs")
 
 _MOST_FILTERS: Final = 20
 _EXPANSIONS: Final = ("logs", "retries", "payload", "result", "progress", "options")
@@ -47,14 +47,7 @@ Words = Annotated[
 Fields = Annotated[str | None, QueryParameter(description="Comma-separated fields to return.")]
 
 
-@get(
-    f"{API}/jobs",
-    permission=Permission.JOBS_READ,
-    operation_id="listJobs",
-    may_be_stale=True,
-    summary="List jobs, newest first",
-    tags=["jobs"],
-)
+@QUERIES.handle("GET /jobs", "listJobs", Permission.JOBS_READ, "List jobs, newest first", may_be_stale=True)
 async def list_jobs(
     request: Request[Any, Any, Any],
     jobs: OwnJobs,
@@ -104,14 +97,7 @@ async def list_jobs(
     return Response(content, headers=headers)
 
 
-@get(
-    f"{API}/jobs/count",
-    permission=Permission.JOBS_READ,
-    operation_id="countJobs",
-    may_be_stale=True,
-    summary="Count jobs",
-    tags=["jobs"],
-)
+@QUERIES.handle("GET /jobs/count", "countJobs", Permission.JOBS_READ, "Count jobs", may_be_stale=True)
 async def count_jobs(
     api: ApiGiven,
     filter: Annotated[str, QueryParameter(description="Filter, as in the list of jobs.")] = "",  # noqa: A002 - the parameter's name
@@ -120,13 +106,7 @@ async def count_jobs(
     return await api.jobs.count(filter)
 
 
-@get(
-    f"{API}/jobs/histogram",
-    permission=Permission.JOBS_READ,
-    operation_id="getJobHistogram",
-    summary="Count jobs over time",
-    tags=["jobs"],
-)
+@QUERIES.handle("GET /jobs/histogram", "getJobHistogram", Permission.JOBS_READ, "Count jobs over time")
 async def get_histogram(
     api: ApiGiven,
     filter: Annotated[str, QueryParameter(description="Filter, as in the list of jobs.")] = "",  # noqa: A002 - the parameter's name
@@ -140,13 +120,12 @@ async def get_histogram(
     return await api.jobs.histogram(filter, bars=bars)
 
 
-@get(
-    f"{API}/jobs/counts",
-    permission=Permission.JOBS_READ,
-    operation_id="countJobsOfFilters",
+@QUERIES.handle(
+    "GET /jobs/counts",
+    "countJobsOfFilters",
+    Permission.JOBS_READ,
+    "Count the jobs of several filters",
     may_be_stale=True,
-    summary="Count the jobs of several filters",
-    tags=["jobs"],
 )
 async def count_jobs_of_filters(
     state: State,
@@ -166,13 +145,7 @@ async def count_jobs_of_filters(
     return await read_shared(state, f"jobs:{caller.tenant!r}:{filter}", max_age, read)
 
 
-@get(
-    f"{API}/jobs/{{job_id:str}}",
-    permission=Permission.JOBS_READ,
-    operation_id="getJob",
-    summary="Get a job",
-    tags=["jobs"],
-)
+@QUERIES.handle("GET /jobs/{job_id}", "getJob", Permission.JOBS_READ, "Get a job")
 async def get_job(
     request: Request[Any, Any, Any],
     job_id: FromPath[str],
@@ -200,52 +173,22 @@ async def get_job(
     return Response(content, headers={"ETag": etag})
 
 
-@get(
-    f"{API}/jobs/{{job_id:str}}/history",
-    permission=Permission.JOBS_READ,
-    operation_id="getJobHistory",
-    summary="Get a job's history",
-    tags=["jobs"],
-)
+@QUERIES.handle("GET /jobs/{job_id}/history", "getJobHistory", Permission.JOBS_READ, "Get a job's history")
 async def get_history(job_id: FromPath[str], api: ApiGiven) -> HistoryList:
     """Return the unusual events of a job with user and reason, oldest first."""
     return HistoryList(list(await api.jobs.history(job_id)))
 
 
-@get(
-    f"{API}/jobs/{{job_id:str}}/attempts",
-    permission=Permission.JOBS_READ,
-    operation_id="getJobAttempts",
-    summary="List a job's attempts",
-    tags=["jobs"],
-)
+@QUERIES.handle("GET /jobs/{job_id}/attempts", "getJobAttempts", Permission.JOBS_READ, "List a job's attempts")
 async def get_attempts(job_id: FromPath[str], api: ApiGiven) -> AttemptList:
     """Return the attempts of a job, oldest first: workers, times, errors, and what their runs used."""
     return AttemptList(list(await api.jobs.attempts(job_id)))
 
 
-@get(
-    f"{API}/jobs/{{job_id:str}}/explain",
-    permission=Permission.JOBS_READ,
-    operation_id="explainJob",
-    summary="Explain why a job waits",
-    tags=["jobs"],
-)
+@QUERIES.handle("GET /jobs/{job_id}/explain", "explainJob", Permission.JOBS_READ, "Explain why a job waits")
 async def explain_job(job_id: FromPath[str], api: ApiGiven) -> Explanation:
     """Return what a job waits for, most important first; nothing for an ended job."""
     return await api.jobs.explain(job_id)
-
-
-QUERIES: Final = (
-    list_jobs,
-    count_jobs,
-    get_histogram,
-    count_jobs_of_filters,
-    get_job,
-    get_history,
-    get_attempts,
-    explain_job,
-)
 
 
 async def _filter(

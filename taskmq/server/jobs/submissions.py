@@ -2,11 +2,13 @@
 
 from typing import Any, Final
 
-from litestar import Request, Response, post
+from litestar import Request, Response
 from litestar.params import JSONBody
 
 from taskmq.api.job_requests import SubmitBody
 from taskmq.api.jobs import RefusedJob, SubmittedJob, SubmittedJobs
+from taskmq.api.problems import problem_of
+from taskmq.api.values import API, MOST_ITEMS
 from taskmq.app import TaskMQ
 from taskmq.app_api.jobs.orders import order_of, submitted_job
 from taskmq.errors import InvalidOption, TaskMQError
@@ -15,19 +17,15 @@ from taskmq.model.nodes import job_needs
 from taskmq.operations.tenant_jobs import JobOrder, SubmitOutcome, TenantJobs
 from taskmq.server.access import Caller
 from taskmq.server.edge import fact_of
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import CallerGiven, OwnJobs, ServedApp, idempotency_key
-from taskmq.server.problems import Problem, problem_of
-from taskmq.server.settings import API, MOST_ITEMS
+from taskmq.server.problems import Problem
 
-__all__ = ["SUBMISSIONS", "SubmitBody", "SubmittedJob", "SubmittedJobs"]
+SUBMISSIONS: Final = Handlers("jobs")
 
 
-@post(
-    f"{API}/jobs",
-    permission=Permission.JOBS_SUBMIT,
-    operation_id="submitJobs",
-    summary="Submit a job, or up to 1,000",
-    tags=["jobs"],
+@SUBMISSIONS.handle(
+    "POST /jobs", "submitJobs", Permission.JOBS_SUBMIT, "Submit a job, or up to 1,000", status_code=201
 )
 async def submit_jobs(
     data: JSONBody[SubmitBody | list[SubmitBody]],
@@ -48,9 +46,6 @@ async def submit_jobs(
     root = fact_of(request.scope, "taskmq_root")
     headers = {"ETag": f'"{made.version}"', "Location": f"{root}{API}/jobs/{made.id}"}
     return Response(made, status_code=201 if made.is_new else 200, headers=headers)
-
-
-SUBMISSIONS: Final = (submit_jobs,)
 
 
 def _order_of(body: SubmitBody, app: TaskMQ, caller: Caller, *, key: str | None = None) -> JobOrder:

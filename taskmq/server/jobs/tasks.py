@@ -1,19 +1,20 @@
 """`/tasks`: the callable tasks and their arguments."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from litestar import get
 from litestar.params import FromPath, QueryParameter
 
 from taskmq.api.workers import TaskList, TaskView
 from taskmq.errors import UnknownTask
 from taskmq.model.identity import Permission
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import ApiGiven, Cursor, Limit
 from taskmq.server.problems import Problem
-from taskmq.server.settings import API
+
+TASKS: Final = Handlers("tasks")
 
 
-@get(f"{API}/tasks", permission=Permission.TASKS_READ, operation_id="listTasks", summary="List tasks", tags=["tasks"])
+@TASKS.handle("GET /tasks", "listTasks", Permission.TASKS_READ, "List tasks")
 async def list_tasks(
     api: ApiGiven,
     prefix: Annotated[str, QueryParameter(max_length=255)] = "",
@@ -24,13 +25,7 @@ async def list_tasks(
     return await api.tasks.page(prefix, limit=limit, cursor=cursor)
 
 
-@get(
-    f"{API}/tasks/{{name:str}}",
-    permission=Permission.TASKS_READ,
-    operation_id="getTask",
-    summary="Get a task",
-    tags=["tasks"],
-)
+@TASKS.handle("GET /tasks/{name}", "getTask", Permission.TASKS_READ, "Get a task")
 async def get_task(api: ApiGiven, name: FromPath[str]) -> TaskView:
     """Return a task with the schema of its arguments."""
     try:
@@ -38,6 +33,3 @@ async def get_task(api: ApiGiven, name: FromPath[str]) -> TaskView:
     except UnknownTask as error:
         # In other requests an unknown task is an invalid field of the body.
         raise Problem(404, "task_not_found", str(error)) from error
-
-
-TASKS: Final[tuple[Any, ...]] = (list_tasks, get_task)

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
-from litestar import Request, Response, post
+from litestar import Request, Response
 from litestar.connection import ASGIConnection
 from litestar.params import JSONBody, QueryParameter
 
@@ -14,11 +14,13 @@ from taskmq.model.identity import Identity, Permission, allows_task
 from taskmq.model.keys import outside_job_id
 from taskmq.operations.tenant_jobs import JobOrder, TenantJobs
 from taskmq.server.access import Identify
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import CallerGiven, ServedApp, idempotency_key
 from taskmq.server.live.sources import EventSignature, EventSource, signed_identity
 from taskmq.server.problems import Problem
-from taskmq.server.settings import API
 from taskmq.server.sign_in import SIGNATURE, is_signed
+
+OUTSIDE_HANDLERS: Final = Handlers("events")
 
 
 def identify_signed(identify: Identify, sources: Mapping[str, EventSource]) -> Identify:
@@ -34,14 +36,13 @@ def identify_signed(identify: Identify, sources: Mapping[str, EventSource]) -> I
     return run
 
 
-@post(
-    f"{API}/events",
-    permission=Permission.EVENTS_SEND,
-    # Senders may use any content type, because browser forms cannot add a signature or token.
+@OUTSIDE_HANDLERS.handle(
+    "POST /events",
+    "sendEvent",
+    Permission.EVENTS_SEND,
+    "Send an external event",
+    status_code=201,
     takes_any_type=True,
-    operation_id="sendEvent",
-    summary="Send an external event",
-    tags=["events"],
 )
 async def send_event(
     data: JSONBody[dict[str, Any]],
@@ -78,9 +79,6 @@ async def send_event(
     )
     made = submitted_job(await jobs.submit(order))
     return Response(made, status_code=201 if made.is_new else 200)
-
-
-OUTSIDE_HANDLERS: Final[tuple[Any, ...]] = (send_event,)
 
 
 def _event_id(request: Request[Any, Any, Any]) -> str:

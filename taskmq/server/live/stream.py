@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import msgspec
-from litestar import Request, get
+from litestar import Request
 from litestar.params import FromQuery, QueryParameter
 from litestar.response import Stream
 
@@ -16,10 +16,12 @@ from taskmq.model.identity import Permission, may
 from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.model.telemetry.events import Event, JobEvent
 from taskmq.server.access import Caller
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import CallerGiven
 from taskmq.server.live.hub import EventHub, EventInbox, HubEvent, kind_of
 from taskmq.server.problems import Problem
-from taskmq.server.settings import API
+
+STREAM_HANDLERS: Final = Handlers("events")
 
 # The interval of heartbeats, and of checks that the caller is still authorised.
 _HEARTBEAT: Final = 15.0
@@ -30,13 +32,8 @@ _DIGEST: Final = 1.0
 _DIGEST_OF_EACH: Final = 0.6
 
 
-@get(
-    f"{API}/events",
-    permission=Permission.EVENTS_READ,
-    operation_id="followEvents",
-    summary="Follow live events",
-    tags=["events"],
-    media_type="text/event-stream",
+@STREAM_HANDLERS.handle(
+    "GET /events", "followEvents", Permission.EVENTS_READ, "Follow live events", media_type="text/event-stream"
 )
 async def follow_events(
     request: Request[Any, Any, Any],
@@ -77,9 +74,6 @@ async def follow_events(
     )
     # Proxies that buffer responses would delay the events.
     return Stream(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
-
-
-STREAM_HANDLERS: Final[tuple[Any, ...]] = (follow_events,)
 
 
 async def event_lines(

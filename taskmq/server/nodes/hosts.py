@@ -1,8 +1,7 @@
 """`/nodes`: host nodes, at `/api/v1` and at the API's original paths."""
 
-from typing import Any, Final
+from typing import Final
 
-from litestar import delete, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, JSONBody
 
@@ -11,20 +10,16 @@ from taskmq.app_api.nodes import found_node
 from taskmq.model.identity import Permission
 from taskmq.model.nodes import HostNode, NodeTold, lost_after
 from taskmq.operations import nodes as operations
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import ApiGiven, CallerGiven, ServedApp
 from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.nodes.amounts import read_capacity
 from taskmq.server.problems import Problem
-from taskmq.server.settings import API
+
+HOST_HANDLERS: Final = Handlers("nodes")
 
 
-@get(
-    f"{API}/nodes",
-    permission=Permission.NODES_READ,
-    operation_id="listNodes",
-    summary="List nodes",
-    tags=["nodes"],
-)
+@HOST_HANDLERS.handle("GET /nodes", "listNodes", Permission.NODES_READ, "List nodes")
 async def list_nodes(api: ApiGiven, state: State, max_age: MaxAge = 0) -> NodeList:
     """Return all nodes with their allocated resources, and the hosts of all workers that answer within a second."""
 
@@ -34,63 +29,37 @@ async def list_nodes(api: ApiGiven, state: State, max_age: MaxAge = 0) -> NodeLi
     return await read_shared(state, "nodes", max_age, read)
 
 
-@get(
-    f"{API}/nodes/{{name:str}}",
-    permission=Permission.NODES_READ,
-    operation_id="getNode",
-    summary="Get a node",
-    tags=["nodes"],
-)
+@HOST_HANDLERS.handle("GET /nodes/{name}", "getNode", Permission.NODES_READ, "Get a node")
 async def get_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
     """Return a node by its name or id, or a host with workers by its name."""
     return await api.nodes.get(name)
 
 
-@post(
-    f"{API}/nodes/{{name:str}}/drain",
-    status_code=200,
-    permission=Permission.NODES_OPERATE,
-    operation_id="drainNode",
-    summary="Drain a node",
-    tags=["nodes"],
-)
+@HOST_HANDLERS.handle("POST /nodes/{name}/drain", "drainNode", Permission.NODES_OPERATE, "Drain a node")
 async def drain_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
     """Stop placing jobs on the node. Running jobs continue."""
     return await api.nodes.drain(name)
 
 
-@post(
-    f"{API}/nodes/{{name:str}}/resume",
-    status_code=200,
-    permission=Permission.NODES_OPERATE,
-    operation_id="resumeNode",
-    summary="Resume a node",
-    tags=["nodes"],
-)
+@HOST_HANDLERS.handle("POST /nodes/{name}/resume", "resumeNode", Permission.NODES_OPERATE, "Resume a node")
 async def resume_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
     """Resume placing jobs on the node."""
     return await api.nodes.resume(name)
 
 
-@delete(
-    f"{API}/nodes/{{name:str}}",
-    status_code=200,
-    permission=Permission.NODES_OPERATE,
-    operation_id="removeNode",
-    summary="Remove a node",
-    tags=["nodes"],
-)
+@HOST_HANDLERS.handle("DELETE /nodes/{name}", "removeNode", Permission.NODES_OPERATE, "Remove a node")
 async def remove_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
     """Remove a node and release its allocations. A node with running workers registers again."""
     return await api.nodes.remove(name)
 
 
-@post(
-    "/nodes/register",
-    permission=Permission.NODES_REPORT,
-    operation_id="registerNodeCompat",
-    summary="Register a node",
-    tags=["compatible names"],
+@HOST_HANDLERS.handle(
+    "POST /nodes/register",
+    "registerNodeCompat",
+    Permission.NODES_REPORT,
+    "Register a node",
+    status_code=201,
+    is_compatible=True,
 )
 async def register_node(data: JSONBody[RegisterBody], app: ServedApp, caller: CallerGiven) -> RegisteredView:
     """Register a node, or update a registered one. Its resources can then be allocated."""
@@ -109,13 +78,12 @@ async def register_node(data: JSONBody[RegisterBody], app: ServedApp, caller: Ca
     return RegisteredView(node_id=node.id, name=node.name, status=node.state)
 
 
-@post(
-    "/nodes/update-status",
-    status_code=200,
-    permission=Permission.NODES_REPORT,
-    operation_id="updateNodeStatusCompat",
-    summary="Update the status of a node",
-    tags=["compatible names"],
+@HOST_HANDLERS.handle(
+    "POST /nodes/update-status",
+    "updateNodeStatusCompat",
+    Permission.NODES_REPORT,
+    "Update the status of a node",
+    is_compatible=True,
 )
 async def update_status(data: JSONBody[StatusBody], app: ServedApp, caller: CallerGiven) -> RegisteredView:
     """Set the status of a node that no worker reports. Each call is a heartbeat; it does not end a drain."""
@@ -128,28 +96,10 @@ async def update_status(data: JSONBody[StatusBody], app: ServedApp, caller: Call
     return RegisteredView(node_id=node.id, name=node.name, status=node.state)
 
 
-@get(
-    "/nodes/list",
-    permission=Permission.NODES_READ,
-    operation_id="listNodesCompat",
-    summary="List nodes",
-    tags=["compatible names"],
-)
+@HOST_HANDLERS.handle("GET /nodes/list", "listNodesCompat", Permission.NODES_READ, "List nodes", is_compatible=True)
 async def list_nodes_compat(api: ApiGiven) -> list[HostNodeView]:
     """Return all nodes, and the hosts of all workers that answer within a second, as an array."""
     return list(await api.nodes.list())
-
-
-HOST_HANDLERS: Final[tuple[Any, ...]] = (
-    list_nodes,
-    get_node,
-    drain_node,
-    resume_node,
-    remove_node,
-    register_node,
-    update_status,
-    list_nodes_compat,
-)
 
 
 def _in_use(node: HostNode, instead: str) -> Problem:

@@ -1,17 +1,20 @@
 """`/resources`: allocations for other systems, and their usage, at the API's original paths."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from litestar import get, post
 from litestar.params import JSONBody, QueryParameter
 
 from taskmq.api.nodes import AllocateBody, AllocationView, ReleaseBody, UsageView
+from taskmq.api.values import Instant
 from taskmq.app_api.nodes import allocation_view, found_node, ids_of_nodes
 from taskmq.model.identity import Permission
 from taskmq.operations import nodes as operations
-from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Instant, Limit, ServedApp
+from taskmq.server.handlers import Handlers
+from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, ServedApp
 from taskmq.server.nodes.amounts import read_wanted
 from taskmq.server.problems import Problem
+
+RESOURCE_HANDLERS: Final = Handlers("compatible names")
 
 _ANY: Final = "any"
 
@@ -25,12 +28,13 @@ _Since = Annotated[Instant | None, QueryParameter(description="At or after this 
 _Until = Annotated[Instant | None, QueryParameter(description="Before this time.")]
 
 
-@post(
-    "/resources/allocate",
-    permission=Permission.RESOURCES_ALLOCATE,
-    operation_id="allocateResourcesCompat",
-    summary="Allocate resources of a node",
-    tags=["compatible names"],
+@RESOURCE_HANDLERS.handle(
+    "POST /resources/allocate",
+    "allocateResourcesCompat",
+    Permission.RESOURCES_ALLOCATE,
+    "Allocate resources of a node",
+    status_code=201,
+    is_compatible=True,
 )
 async def allocate(data: JSONBody[AllocateBody], app: ServedApp, caller: CallerGiven) -> AllocationView:
     """Allocate resources of a node for use outside taskmq. Jobs placed there leave them free."""
@@ -51,13 +55,12 @@ async def allocate(data: JSONBody[AllocateBody], app: ServedApp, caller: CallerG
     return allocation_view(made, await ids_of_nodes(app))
 
 
-@post(
-    "/resources/release",
-    status_code=200,
-    permission=Permission.RESOURCES_ALLOCATE,
-    operation_id="releaseResourcesCompat",
-    summary="Release an allocation",
-    tags=["compatible names"],
+@RESOURCE_HANDLERS.handle(
+    "POST /resources/release",
+    "releaseResourcesCompat",
+    Permission.RESOURCES_ALLOCATE,
+    "Release an allocation",
+    is_compatible=True,
 )
 async def release(data: JSONBody[ReleaseBody], app: ServedApp, caller: CallerGiven) -> AllocationView:
     """Release an allocation made with this API. A released one stays unchanged."""
@@ -72,12 +75,8 @@ async def release(data: JSONBody[ReleaseBody], app: ServedApp, caller: CallerGiv
     return allocation_view(found, await ids_of_nodes(app))
 
 
-@get(
-    "/resources/usage",
-    permission=Permission.POOLS_READ,
-    operation_id="getResourceUsageCompat",
-    summary="Get resource usage",
-    tags=["compatible names"],
+@RESOURCE_HANDLERS.handle(
+    "GET /resources/usage", "getResourceUsageCompat", Permission.POOLS_READ, "Get resource usage", is_compatible=True
 )
 async def get_usage(
     api: ApiGiven,
@@ -101,6 +100,3 @@ async def get_usage(
         limit=limit,
         cursor=cursor,
     )
-
-
-RESOURCE_HANDLERS: Final[tuple[Any, ...]] = (allocate, release, get_usage)

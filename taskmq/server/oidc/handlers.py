@@ -8,11 +8,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
-from litestar import Request, Response, get
+from litestar import Request, Response
 from litestar.datastructures import Cookie
 from litestar.params import FromQuery
 
-from taskmq.api.values import API
 from taskmq.contracts.identity import Actor, UserAccount
 from taskmq.errors import (
     IdentityConflict,
@@ -25,10 +24,13 @@ from taskmq.errors import (
 from taskmq.model.identity import check_name
 from taskmq.server.access import PUBLIC
 from taskmq.server.edge import fact_of
+from taskmq.server.handlers import Handlers
 from taskmq.server.oidc.provider import OidcProvider, PendingLogin, ProvidedUser
 from taskmq.server.problems import Problem
 from taskmq.server.rates import RequestLimits
 from taskmq.server.sign_in import accounts_of, cookie_name
+
+OIDC_HANDLERS: Final = Handlers("sign-in")
 
 _log = logging.getLogger("taskmq.server")
 
@@ -38,14 +40,8 @@ _LONGEST: Final = 2_000
 _ACTOR: Final = "OIDC"
 
 
-@get(
-    f"{API}/auth/oidc/login",
-    permission=PUBLIC,
-    is_limited=True,
-    operation_id="beginOidcLogin",
-    summary="Sign in with the provider",
-    tags=["sign-in"],
-    status_code=303,
+@OIDC_HANDLERS.handle(
+    "GET /auth/oidc/login", "beginOidcLogin", PUBLIC, "Sign in with the provider", status_code=303, is_limited=True
 )
 async def begin_login(request: Request[Any, Any, Any], next: FromQuery[str] = "") -> Response[None]:  # noqa: A002 - the parameter's name
     """Redirect the browser to the provider. After sign-in it returns to `next`, a path of this server."""
@@ -60,16 +56,14 @@ async def begin_login(request: Request[Any, Any, Any], next: FromQuery[str] = ""
     )
 
 
-@get(
-    f"{API}/auth/oidc/callback",
-    permission=PUBLIC,
-    is_limited=True,
-    operation_id="endOidcLogin",
-    summary="Complete the provider sign-in",
-    tags=["sign-in"],
-    # Providers send additional parameters.
-    takes_any_parameter=True,
+@OIDC_HANDLERS.handle(
+    "GET /auth/oidc/callback",
+    "endOidcLogin",
+    PUBLIC,
+    "Complete the provider sign-in",
     status_code=303,
+    is_limited=True,
+    takes_any_parameter=True,
 )
 async def end_login(request: Request[Any, Any, Any]) -> Response[None]:
     """Complete the sign-in by `state` and `code`, start a session, and redirect the browser.
@@ -92,9 +86,6 @@ async def end_login(request: Request[Any, Any, Any]) -> Response[None]:
     )
     cookies = [session, _cookie(request, "", seconds=0)]
     return Response(None, status_code=303, headers={"Location": pending.next}, cookies=cookies)
-
-
-OIDC_HANDLERS: Final[tuple[Any, ...]] = (begin_login, end_login)
 
 
 def _provider(request: Request[Any, Any, Any]) -> OidcProvider:

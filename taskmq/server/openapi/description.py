@@ -6,11 +6,11 @@ from typing import Any, Final
 from litestar import Request, Response, Router, get
 from litestar.openapi import OpenAPIConfig
 
+from taskmq.api.problems import MEDIA_TYPE
 from taskmq.server.access import PUBLIC, permission_of
 from taskmq.server.edge import fact_of
 from taskmq.server.examples import EXAMPLES
 from taskmq.server.openapi.page import POLICY, page_of
-from taskmq.server.problems import MEDIA_TYPE
 from taskmq.version import VERSION
 
 

@@ -3,9 +3,8 @@
 A caller limited to one tenant only sees that tenant's letters.
 """
 
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Final, cast
 
-from litestar import get, post
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from taskmq.api.dead_letters import (
@@ -21,21 +20,19 @@ from taskmq.api.dead_letters import (
 from taskmq.api.queues import PurgedView
 from taskmq.errors import NotPermitted
 from taskmq.model.identity import Permission
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import ApiGiven, CallerGiven, Limit
 from taskmq.server.queues.queues import check_typed_name
-from taskmq.server.settings import API
+
+DEAD_LETTERS: Final = Handlers("dead letters")
 
 _Depth = Annotated[
     int | None, QueryParameter(ge=1, description="Number of oldest letters to examine, at most 10,000.")
 ]
 
 
-@get(
-    f"{API}/dead-letters",
-    permission=Permission.DEAD_LETTERS_READ,
-    operation_id="listDeadLetterQueues",
-    summary="List queues with dead letters",
-    tags=["dead letters"],
+@DEAD_LETTERS.handle(
+    "GET /dead-letters", "listDeadLetterQueues", Permission.DEAD_LETTERS_READ, "List queues with dead letters"
 )
 async def list_queues_with_letters(api: ApiGiven) -> LetterQueues:
     """Return the queues with dead letters, including the queues of lost messages.
@@ -45,12 +42,8 @@ async def list_queues_with_letters(api: ApiGiven) -> LetterQueues:
     return LetterQueues([*await api.dead_letters.queues()])
 
 
-@get(
-    f"{API}/dead-letters/{{queue:str}}",
-    permission=Permission.DEAD_LETTERS_READ,
-    operation_id="listDeadLetters",
-    summary="List dead letters",
-    tags=["dead letters"],
+@DEAD_LETTERS.handle(
+    "GET /dead-letters/{queue}", "listDeadLetters", Permission.DEAD_LETTERS_READ, "List dead letters"
 )
 async def list_letters(
     api: ApiGiven,
@@ -85,12 +78,11 @@ async def list_letters(
     return LetterList([*found])
 
 
-@get(
-    f"{API}/dead-letters/{{queue:str}}/groups",
-    permission=Permission.DEAD_LETTERS_READ,
-    operation_id="groupDeadLetters",
-    summary="Group dead letters by failure",
-    tags=["dead letters"],
+@DEAD_LETTERS.handle(
+    "GET /dead-letters/{queue}/groups",
+    "groupDeadLetters",
+    Permission.DEAD_LETTERS_READ,
+    "Group dead letters by failure",
 )
 async def list_groups(
     api: ApiGiven,
@@ -119,13 +111,8 @@ async def list_groups(
     return LetterGroups([*found])
 
 
-@post(
-    f"{API}/dead-letters/{{queue:str}}/replay",
-    status_code=200,
-    permission=Permission.DEAD_LETTERS_REPLAY,
-    operation_id="replayDeadLetters",
-    summary="Replay dead letters",
-    tags=["dead letters"],
+@DEAD_LETTERS.handle(
+    "POST /dead-letters/{queue}/replay", "replayDeadLetters", Permission.DEAD_LETTERS_REPLAY, "Replay dead letters"
 )
 async def replay_letters(
     api: ApiGiven, caller: CallerGiven, queue: FromPath[str], data: JSONBody[ReplayBody]
@@ -140,13 +127,8 @@ async def replay_letters(
     return await api.dead_letters.replay(queue, data)
 
 
-@post(
-    f"{API}/dead-letters/{{queue:str}}/purge",
-    status_code=200,
-    permission=Permission.DEAD_LETTERS_PURGE,
-    operation_id="purgeDeadLetters",
-    summary="Delete dead letters",
-    tags=["dead letters"],
+@DEAD_LETTERS.handle(
+    "POST /dead-letters/{queue}/purge", "purgeDeadLetters", Permission.DEAD_LETTERS_PURGE, "Delete dead letters"
 )
 async def purge_letters(api: ApiGiven, queue: FromPath[str], data: JSONBody[PurgeLettersBody]) -> PurgedView:
     """Delete matching letters. The body repeats the queue's name.
@@ -156,12 +138,3 @@ async def purge_letters(api: ApiGiven, queue: FromPath[str], data: JSONBody[Purg
     check_typed_name(data.name, queue)
     which = cast("LetterFilters", {name: getattr(data, name) for name in LetterChoice.__struct_fields__})
     return PurgedView(purged=await api.dead_letters.purge(queue, limit=data.limit, dry_run=data.dry_run, **which))
-
-
-DEAD_LETTERS: Final[tuple[Any, ...]] = (
-    list_queues_with_letters,
-    list_letters,
-    list_groups,
-    replay_letters,
-    purge_letters,
-)

@@ -1,8 +1,7 @@
 """`/queues`: list, inspect, pause, resume, move and purge queues."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from litestar import get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, JSONBody, QueryParameter
 
@@ -19,21 +18,17 @@ from taskmq.api.queues import (
     ResumedView,
 )
 from taskmq.model.identity import Permission
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import ApiGiven
 from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.problems import Problem
-from taskmq.server.settings import API
+
+QUEUES: Final = Handlers("queues")
 
 Within = Annotated[float, QueryParameter(ge=0.01, le=5, description="Time limit for workers' answers, in seconds.")]
 
 
-@get(
-    f"{API}/queues",
-    permission=Permission.QUEUES_READ,
-    operation_id="listQueues",
-    summary="List queues",
-    tags=["queues"],
-)
+@QUEUES.handle("GET /queues", "listQueues", Permission.QUEUES_READ, "List queues")
 async def get_queues(
     api: ApiGiven,
     state: State,
@@ -51,13 +46,7 @@ async def get_queues(
     return await read_shared(state, f"queues:{names}:{within}", max_age, read)
 
 
-@get(
-    f"{API}/queues/{{name:str}}",
-    permission=Permission.QUEUES_READ,
-    operation_id="getQueue",
-    summary="Get a queue",
-    tags=["queues"],
-)
+@QUEUES.handle("GET /queues/{name}", "getQueue", Permission.QUEUES_READ, "Get a queue")
 async def get_queue(
     api: ApiGiven, state: State, name: FromPath[str], within: Within = 1.0, max_age: MaxAge = 0
 ) -> QueueView:
@@ -69,13 +58,7 @@ async def get_queue(
     return await read_shared(state, f"queue:{name}:{within}", max_age, read)
 
 
-@get(
-    f"{API}/queues/{{name:str}}/demand",
-    permission=Permission.QUEUES_READ,
-    operation_id="getDemand",
-    summary="Get a queue's demand for workers",
-    tags=["queues"],
-)
+@QUEUES.handle("GET /queues/{name}/demand", "getDemand", Permission.QUEUES_READ, "Get a queue's demand for workers")
 async def get_demand(api: ApiGiven, state: State, name: FromPath[str], max_age: MaxAge = 0) -> DemandView:
     """Count the jobs that need a slot of a worker now, in the store and at the broker.
 
@@ -89,54 +72,26 @@ async def get_demand(api: ApiGiven, state: State, name: FromPath[str], max_age: 
     return await read_shared(state, f"demand:{name}", max_age, read)
 
 
-@post(
-    f"{API}/queues/{{name:str}}/pause",
-    status_code=200,
-    permission=Permission.QUEUES_OPERATE,
-    operation_id="pauseQueue",
-    summary="Pause a queue",
-    tags=["queues"],
-)
+@QUEUES.handle("POST /queues/{name}/pause", "pauseQueue", Permission.QUEUES_OPERATE, "Pause a queue")
 async def pause_queue(api: ApiGiven, name: FromPath[str], data: JSONBody[PauseBody | None] = None) -> QueuePauseView:
     """Stop workers from starting jobs of the queue until it is resumed. Running jobs continue."""
     return await api.queues.pause(name, note="" if data is None else data.note)
 
 
-@post(
-    f"{API}/queues/{{name:str}}/resume",
-    status_code=200,
-    permission=Permission.QUEUES_OPERATE,
-    operation_id="resumeQueue",
-    summary="Resume a queue",
-    tags=["queues"],
-)
+@QUEUES.handle("POST /queues/{name}/resume", "resumeQueue", Permission.QUEUES_OPERATE, "Resume a queue")
 async def resume_queue(api: ApiGiven, name: FromPath[str]) -> ResumedView:
     """Resume a paused queue."""
     return ResumedView(was_paused=await api.queues.resume(name))
 
 
-@post(
-    f"{API}/queues/{{name:str}}/purge",
-    status_code=200,
-    permission=Permission.QUEUES_PURGE,
-    operation_id="purgeQueue",
-    summary="Purge a queue",
-    tags=["queues"],
-)
+@QUEUES.handle("POST /queues/{name}/purge", "purgeQueue", Permission.QUEUES_PURGE, "Purge a queue")
 async def purge(api: ApiGiven, name: FromPath[str], data: JSONBody[PurgeBody]) -> PurgedView:
     """Delete the waiting messages of all priority classes. The body repeats the queue's name."""
     check_typed_name(data.name, name)
     return PurgedView(purged=await api.queues.purge(name))
 
 
-@post(
-    f"{API}/queues/{{name:str}}/move",
-    status_code=200,
-    permission=Permission.QUEUES_PURGE,
-    operation_id="moveMessages",
-    summary="Move a queue's waiting messages",
-    tags=["queues"],
-)
+@QUEUES.handle("POST /queues/{name}/move", "moveMessages", Permission.QUEUES_PURGE, "Move a queue's waiting messages")
 async def move(api: ApiGiven, name: FromPath[str], data: JSONBody[MoveBody]) -> MovedView:
     """Move waiting messages to another queue without losing any. The body repeats the queue's name.
 
@@ -144,9 +99,6 @@ async def move(api: ApiGiven, name: FromPath[str], data: JSONBody[MoveBody]) -> 
     """
     check_typed_name(data.name, name)
     return await api.queues.move(name, data.to, count=data.count, task=data.task)
-
-
-QUEUES: Final[tuple[Any, ...]] = (get_queues, get_queue, get_demand, pause_queue, resume_queue, purge, move)
 
 
 def check_typed_name(typed: str, name: str) -> None:

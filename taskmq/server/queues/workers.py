@@ -1,27 +1,22 @@
 """`/workers`: list and control workers."""
 
-from typing import Any, Final
+from typing import Final
 
-from litestar import get, post
 from litestar.datastructures import State
 from litestar.params import JSONBody
 
 from taskmq.api.workers import ControlBody, ControlledWorkers, WorkerList
 from taskmq.model.identity import Permission
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import ApiGiven
 from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.problems import Problem
 from taskmq.server.queues.queues import Within
-from taskmq.server.settings import API
+
+WORKERS: Final = Handlers("workers")
 
 
-@get(
-    f"{API}/workers",
-    permission=Permission.WORKERS_READ,
-    operation_id="listWorkers",
-    summary="List workers",
-    tags=["workers"],
-)
+@WORKERS.handle("GET /workers", "listWorkers", Permission.WORKERS_READ, "List workers")
 async def get_workers(api: ApiGiven, state: State, within: Within = 1.0, max_age: MaxAge = 0) -> WorkerList:
     """Return the workers that answer in time. A worker with a blocked event loop does not."""
 
@@ -31,14 +26,7 @@ async def get_workers(api: ApiGiven, state: State, within: Within = 1.0, max_age
     return await read_shared(state, f"workers:{within}", max_age, read)
 
 
-@post(
-    f"{API}/workers/control",
-    status_code=200,
-    permission=Permission.WORKERS_CONTROL,
-    operation_id="controlWorkers",
-    summary="Control workers",
-    tags=["workers"],
-)
+@WORKERS.handle("POST /workers/control", "controlWorkers", Permission.WORKERS_CONTROL, "Control workers")
 async def control_workers(data: JSONBody[ControlBody], api: ApiGiven, within: Within = 1.0) -> ControlledWorkers:
     """Drain workers, change their concurrency, or return their stacks. Returns the answers that arrive in time.
 
@@ -51,6 +39,3 @@ async def control_workers(data: JSONBody[ControlBody], api: ApiGiven, within: Wi
     if not (data.workers or data.host or data.all):
         raise Problem.about("workers", "give `workers`, `host` or `all`")
     return await api.workers.control(data, within=within)
-
-
-WORKERS: Final[tuple[Any, ...]] = (get_workers, control_workers)

@@ -1,24 +1,19 @@
 """`/reactions`: list, show, put and remove the app's reactions."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from litestar import Response, get
-from litestar.handlers import delete, put
+from litestar import Response
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from taskmq.api.schedules import PutReactionBody, ReactionList, ReactionView
 from taskmq.model.identity import Permission
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import ApiGiven, Cursor, Limit
-from taskmq.server.settings import API
+
+REACTIONS: Final = Handlers("reactions")
 
 
-@get(
-    f"{API}/reactions",
-    permission=Permission.SCHEDULES_READ,
-    operation_id="listReactions",
-    summary="List reactions",
-    tags=["reactions"],
-)
+@REACTIONS.handle("GET /reactions", "listReactions", Permission.SCHEDULES_READ, "List reactions")
 async def list_reactions(
     api: ApiGiven,
     prefix: Annotated[str, QueryParameter(max_length=255)] = "",
@@ -29,25 +24,13 @@ async def list_reactions(
     return await api.reactions.page(prefix, limit=limit, cursor=cursor)
 
 
-@get(
-    f"{API}/reactions/{{name:str}}",
-    permission=Permission.SCHEDULES_READ,
-    operation_id="getReaction",
-    summary="Get a reaction",
-    tags=["reactions"],
-)
+@REACTIONS.handle("GET /reactions/{name}", "getReaction", Permission.SCHEDULES_READ, "Get a reaction")
 async def get_reaction(api: ApiGiven, name: FromPath[str]) -> ReactionView:
     """Return a reaction, what it waits for, and its calls."""
     return await api.reactions.get(name)
 
 
-@put(
-    f"{API}/reactions/{{name:str}}",
-    permission=Permission.SCHEDULES_CHANGE,
-    operation_id="putReaction",
-    summary="Create or replace a reaction",
-    tags=["reactions"],
-)
+@REACTIONS.handle("PUT /reactions/{name}", "putReaction", Permission.SCHEDULES_CHANGE, "Create or replace a reaction")
 async def put_reaction(api: ApiGiven, name: FromPath[str], data: JSONBody[PutReactionBody]) -> Response[ReactionView]:
     """Create a reaction to ends of stored jobs or runs (201) or replace the one with this name (200).
 
@@ -58,18 +41,8 @@ async def put_reaction(api: ApiGiven, name: FromPath[str], data: JSONBody[PutRea
     return Response(await api.reactions.put(name, data), status_code=201 if is_new else 200)
 
 
-@delete(
-    f"{API}/reactions/{{name:str}}",
-    status_code=200,
-    permission=Permission.SCHEDULES_CHANGE,
-    operation_id="removeReaction",
-    summary="Remove a reaction",
-    tags=["reactions"],
-)
+@REACTIONS.handle("DELETE /reactions/{name}", "removeReaction", Permission.SCHEDULES_CHANGE, "Remove a reaction")
 async def remove_reaction(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
     """Remove a reaction with its events. Jobs it started continue. A reaction defined in code cannot be removed."""
     await api.reactions.remove(name)
     return {"status": "removed", "name": name}
-
-
-REACTIONS: Final[tuple[Any, ...]] = (list_reactions, get_reaction, put_reaction, remove_reaction)

@@ -2,8 +2,7 @@
 
 from typing import Annotated, Any, Final
 
-from litestar import Request, Response, get, post
-from litestar.handlers import delete, patch, put
+from litestar import Request, Response
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from taskmq.api.schedules import (
@@ -22,18 +21,14 @@ from taskmq.api.schedules import (
 from taskmq.api.values import Instant
 from taskmq.errors import InvalidOption
 from taskmq.model.identity import Permission
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import ApiGiven, Cursor, Limit
 from taskmq.server.problems import Problem
-from taskmq.server.settings import API
+
+SCHEDULES: Final = Handlers("schedules")
 
 
-@get(
-    f"{API}/schedules",
-    permission=Permission.SCHEDULES_READ,
-    operation_id="listSchedules",
-    summary="List schedules",
-    tags=["schedules"],
-)
+@SCHEDULES.handle("GET /schedules", "listSchedules", Permission.SCHEDULES_READ, "List schedules")
 async def list_schedules(
     api: ApiGiven,
     prefix: Annotated[str, QueryParameter(max_length=255)] = "",
@@ -44,25 +39,13 @@ async def list_schedules(
     return await api.schedules.page(prefix, limit=limit, cursor=cursor)
 
 
-@get(
-    f"{API}/schedules/{{name:str}}",
-    permission=Permission.SCHEDULES_READ,
-    operation_id="getSchedule",
-    summary="Get a schedule",
-    tags=["schedules"],
-)
+@SCHEDULES.handle("GET /schedules/{name}", "getSchedule", Permission.SCHEDULES_READ, "Get a schedule")
 async def get_schedule(api: ApiGiven, name: FromPath[str]) -> ScheduleView:
     """Return a schedule with the history of its occurrences."""
     return await api.schedules.get(name)
 
 
-@put(
-    f"{API}/schedules/{{name:str}}",
-    permission=Permission.SCHEDULES_CHANGE,
-    operation_id="putSchedule",
-    summary="Create or replace a schedule",
-    tags=["schedules"],
-)
+@SCHEDULES.handle("PUT /schedules/{name}", "putSchedule", Permission.SCHEDULES_CHANGE, "Create or replace a schedule")
 async def put_schedule(
     api: ApiGiven,
     name: FromPath[str],
@@ -86,38 +69,21 @@ async def put_schedule(
         raise Problem(412, "version_mismatch", str(error)) from error
 
 
-@patch(
-    f"{API}/schedules/{{name:str}}",
-    permission=Permission.SCHEDULES_CHANGE,
-    operation_id="changeSchedule",
-    summary="Change a schedule",
-    tags=["schedules"],
-)
+@SCHEDULES.handle("PATCH /schedules/{name}", "changeSchedule", Permission.SCHEDULES_CHANGE, "Change a schedule")
 async def change_schedule(api: ApiGiven, name: FromPath[str], data: JSONBody[ChangeScheduleBody]) -> ScheduleView:
     """Change the given fields of a schedule created at run time. All others stay unchanged, including its counts."""
     return await api.schedules.change(name, data)
 
 
-@delete(
-    f"{API}/schedules/{{name:str}}",
-    status_code=200,
-    permission=Permission.SCHEDULES_CHANGE,
-    operation_id="removeSchedule",
-    summary="Remove a schedule",
-    tags=["schedules"],
-)
+@SCHEDULES.handle("DELETE /schedules/{name}", "removeSchedule", Permission.SCHEDULES_CHANGE, "Remove a schedule")
 async def remove_schedule(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
     """Remove a schedule. Jobs it started continue. A schedule defined in code cannot be removed."""
     await api.schedules.remove(name)
     return {"status": "removed", "name": name}
 
 
-@get(
-    f"{API}/schedules/{{name:str}}/next",
-    permission=Permission.SCHEDULES_READ,
-    operation_id="getNextOccurrences",
-    summary="List the next occurrences",
-    tags=["schedules"],
+@SCHEDULES.handle(
+    "GET /schedules/{name}/next", "getNextOccurrences", Permission.SCHEDULES_READ, "List the next occurrences"
 )
 async def get_next(
     api: ApiGiven,
@@ -129,13 +95,7 @@ async def get_next(
     return InstantList([*await api.schedules.next(name, count=count, after=after)])
 
 
-@get(
-    f"{API}/schedules/{{name:str}}/explain",
-    permission=Permission.SCHEDULES_READ,
-    operation_id="explainSchedule",
-    summary="Explain a schedule",
-    tags=["schedules"],
-)
+@SCHEDULES.handle("GET /schedules/{name}/explain", "explainSchedule", Permission.SCHEDULES_READ, "Explain a schedule")
 async def explain(
     api: ApiGiven,
     name: FromPath[str],
@@ -145,14 +105,7 @@ async def explain(
     return await api.schedules.explain(name, count=count)
 
 
-@post(
-    f"{API}/schedules/explain",
-    status_code=200,
-    permission=Permission.SCHEDULES_READ,
-    operation_id="explainRule",
-    summary="Explain a rule",
-    tags=["schedules"],
-)
+@SCHEDULES.handle("POST /schedules/explain", "explainRule", Permission.SCHEDULES_READ, "Explain a rule")
 async def explain_rule(
     api: ApiGiven,
     data: JSONBody[ScheduleRule],
@@ -163,14 +116,7 @@ async def explain_rule(
     return await api.schedules.explain_rule(data, count=count)
 
 
-@post(
-    f"{API}/schedules/{{name:str}}/pause",
-    status_code=200,
-    permission=Permission.SCHEDULES_OPERATE,
-    operation_id="pauseSchedule",
-    summary="Pause a schedule",
-    tags=["schedules"],
-)
+@SCHEDULES.handle("POST /schedules/{name}/pause", "pauseSchedule", Permission.SCHEDULES_OPERATE, "Pause a schedule")
 async def pause_schedule(
     api: ApiGiven, name: FromPath[str], data: JSONBody[PauseScheduleBody | None] = None
 ) -> ScheduleView:
@@ -178,59 +124,28 @@ async def pause_schedule(
     return await api.schedules.pause(name, note="" if data is None else data.note)
 
 
-@post(
-    f"{API}/schedules/{{name:str}}/resume",
-    status_code=200,
-    permission=Permission.SCHEDULES_OPERATE,
-    operation_id="resumeSchedule",
-    summary="Resume a schedule",
-    tags=["schedules"],
+@SCHEDULES.handle(
+    "POST /schedules/{name}/resume", "resumeSchedule", Permission.SCHEDULES_OPERATE, "Resume a schedule"
 )
 async def resume_schedule(api: ApiGiven, name: FromPath[str]) -> ScheduleView:
     """Resume a paused schedule."""
     return await api.schedules.resume(name)
 
 
-@post(
-    f"{API}/schedules/{{name:str}}/run",
-    status_code=201,
-    permission=Permission.SCHEDULES_OPERATE,
-    operation_id="runSchedule",
-    summary="Run a schedule now",
-    tags=["schedules"],
+@SCHEDULES.handle(
+    "POST /schedules/{name}/run", "runSchedule", Permission.SCHEDULES_OPERATE, "Run a schedule now", status_code=201
 )
 async def run_schedule(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
     """Start the schedule's task now, independent of its rule. Returns the job's id."""
     return {"status": "submitted", "job_id": await api.schedules.run(name)}
 
 
-@post(
-    f"{API}/schedules/{{name:str}}/backfill",
-    status_code=200,
-    permission=Permission.SCHEDULES_OPERATE,
-    operation_id="backfillSchedule",
-    summary="Backfill a schedule",
-    tags=["schedules"],
+@SCHEDULES.handle(
+    "POST /schedules/{name}/backfill", "backfillSchedule", Permission.SCHEDULES_OPERATE, "Backfill a schedule"
 )
 async def backfill(api: ApiGiven, name: FromPath[str], data: JSONBody[BackfillBody]) -> BackfillView:
     """Emit the occurrences of a past period, at low priority and a limited rate."""
     return await api.schedules.backfill(name, data.start, data.end, dry_run=data.dry_run)
-
-
-SCHEDULES: Final[tuple[Any, ...]] = (
-    list_schedules,
-    get_schedule,
-    put_schedule,
-    change_schedule,
-    remove_schedule,
-    get_next,
-    explain,
-    explain_rule,
-    pause_schedule,
-    resume_schedule,
-    run_schedule,
-    backfill,
-)
 
 
 def _check_rule(body: ScheduleRule) -> None:

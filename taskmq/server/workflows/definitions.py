@@ -1,9 +1,7 @@
 """`/workflows`: store and list versions of workflows, and start runs."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from litestar import get, post
-from litestar.handlers import put
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from taskmq.api.workflows.definitions import (
@@ -16,17 +14,13 @@ from taskmq.api.workflows.definitions import (
     WorkflowView,
 )
 from taskmq.model.identity import Permission
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import ApiGiven, Cursor, Limit
-from taskmq.server.settings import API
+
+WORKFLOWS: Final = Handlers("workflows")
 
 
-@get(
-    f"{API}/workflows",
-    permission=Permission.DEFINITIONS_READ,
-    operation_id="listWorkflows",
-    summary="List workflows",
-    tags=["workflows"],
-)
+@WORKFLOWS.handle("GET /workflows", "listWorkflows", Permission.DEFINITIONS_READ, "List workflows")
 async def list_workflows(api: ApiGiven, limit: Limit = 50, cursor: Cursor = None) -> WorkflowList:
     """Return the current versions of a tenant's workflows and of those without a tenant, ordered by name; for an
     instance role without a tenant, the latter only.
@@ -37,13 +31,7 @@ async def list_workflows(api: ApiGiven, limit: Limit = 50, cursor: Cursor = None
     return await api.workflows.page(limit=limit, cursor=cursor)
 
 
-@get(
-    f"{API}/workflows/{{name:str}}",
-    permission=Permission.DEFINITIONS_READ,
-    operation_id="getWorkflow",
-    summary="Get a workflow",
-    tags=["workflows"],
-)
+@WORKFLOWS.handle("GET /workflows/{name}", "getWorkflow", Permission.DEFINITIONS_READ, "Get a workflow")
 async def get_workflow(
     api: ApiGiven, name: FromPath[str], version: Annotated[str, QueryParameter(max_length=64)] = ""
 ) -> WorkflowView:
@@ -51,25 +39,18 @@ async def get_workflow(
     return await api.workflows.get(name, version=version)
 
 
-@get(
-    f"{API}/workflows/{{name:str}}/versions",
-    permission=Permission.DEFINITIONS_READ,
-    operation_id="listWorkflowVersions",
-    summary="List the versions of a workflow",
-    tags=["workflows"],
+@WORKFLOWS.handle(
+    "GET /workflows/{name}/versions",
+    "listWorkflowVersions",
+    Permission.DEFINITIONS_READ,
+    "List the versions of a workflow",
 )
 async def list_versions(api: ApiGiven, name: FromPath[str]) -> WorkflowVersions:
     """Return all versions of a workflow, newest first."""
     return WorkflowVersions([*await api.workflows.versions(name)])
 
 
-@put(
-    f"{API}/workflows/{{name:str}}",
-    permission=Permission.DEFINITIONS_CHANGE,
-    operation_id="putWorkflow",
-    summary="Store a workflow",
-    tags=["workflows"],
-)
+@WORKFLOWS.handle("PUT /workflows/{name}", "putWorkflow", Permission.DEFINITIONS_CHANGE, "Store a workflow")
 async def put_workflow(api: ApiGiven, name: FromPath[str], data: JSONBody[WorkflowBody]) -> WorkflowView:
     """Store the workflow of a file. New content becomes the current version; known content changes nothing.
 
@@ -80,26 +61,19 @@ async def put_workflow(api: ApiGiven, name: FromPath[str], data: JSONBody[Workfl
     return await api.workflows.put(name, data)
 
 
-@post(
-    f"{API}/workflows/{{name:str}}/activate",
-    status_code=200,
-    permission=Permission.DEFINITIONS_CHANGE,
-    operation_id="activateWorkflow",
-    summary="Choose the current version of a workflow",
-    tags=["workflows"],
+@WORKFLOWS.handle(
+    "POST /workflows/{name}/activate",
+    "activateWorkflow",
+    Permission.DEFINITIONS_CHANGE,
+    "Choose the current version of a workflow",
 )
 async def activate(api: ApiGiven, name: FromPath[str], data: JSONBody[ActivateBody]) -> WorkflowView:
     """Make a version the current one: runs without a version get it from now on, and its schedule starts them."""
     return await api.workflows.activate(name, data.version)
 
 
-@post(
-    f"{API}/workflows/{{name:str}}/start",
-    status_code=201,
-    permission=Permission.JOBS_SUBMIT,
-    operation_id="startWorkflow",
-    summary="Start a run",
-    tags=["workflows"],
+@WORKFLOWS.handle(
+    "POST /workflows/{name}/start", "startWorkflow", Permission.JOBS_SUBMIT, "Start a run", status_code=201
 )
 async def start(api: ApiGiven, name: FromPath[str], data: JSONBody[StartRunBody | None] = None) -> StartedRunView:
     """Start a run of the current version of a workflow, or of the given one. The same run id again changes nothing.
@@ -107,13 +81,3 @@ async def start(api: ApiGiven, name: FromPath[str], data: JSONBody[StartRunBody 
     409: another run has the id.
     """
     return await api.workflows.start(name, StartRunBody() if data is None else data)
-
-
-WORKFLOWS: Final[tuple[Any, ...]] = (
-    list_workflows,
-    get_workflow,
-    list_versions,
-    put_workflow,
-    activate,
-    start,
-)

@@ -1,8 +1,7 @@
 """`/runs`: list, inspect, signal, close, hold, cancel, redrive and clone runs of workflows."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from litestar import get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from taskmq.api.history.logs import LineList
@@ -23,19 +22,14 @@ from taskmq.api.workflows.runs import (
     WorkflowRunView,
 )
 from taskmq.model.identity import Permission
+from taskmq.server.handlers import Handlers
 from taskmq.server.history.inputs import FromLevel, OfStep, Text, number_of
 from taskmq.server.inputs import ApiGiven, Cursor, Limit
-from taskmq.server.settings import API
+
+RUNS: Final = Handlers("runs")
 
 
-@get(
-    f"{API}/runs",
-    permission=Permission.WORKFLOWS_READ,
-    operation_id="listRuns",
-    may_be_stale=True,
-    summary="List runs",
-    tags=["runs"],
-)
+@RUNS.handle("GET /runs", "listRuns", Permission.WORKFLOWS_READ, "List runs", may_be_stale=True)
 async def list_runs(
     api: ApiGiven,
     which: Annotated[
@@ -59,36 +53,23 @@ async def list_runs(
     return await api.runs.page(which, limit=limit, cursor=cursor, expand=[expand] if expand else [])
 
 
-@get(
-    f"{API}/runs/{{run_id:str}}",
-    permission=Permission.WORKFLOWS_READ,
-    operation_id="getRun",
-    summary="Get a run",
-    tags=["runs"],
-)
+@RUNS.handle("GET /runs/{run_id}", "getRun", Permission.WORKFLOWS_READ, "Get a run")
 async def get_run(api: ApiGiven, run_id: FromPath[str]) -> WorkflowRunView:
     """Return a run with its parameters and, if it succeeded, its value."""
     return await api.runs.get(run_id)
 
 
-@get(
-    f"{API}/runs/{{run_id:str}}/steps",
-    permission=Permission.WORKFLOWS_READ,
-    operation_id="listRunSteps",
-    summary="List the steps of a run",
-    tags=["runs"],
-)
+@RUNS.handle("GET /runs/{run_id}/steps", "listRunSteps", Permission.WORKFLOWS_READ, "List the steps of a run")
 async def list_steps(api: ApiGiven, run_id: FromPath[str], limit: Limit = 50, cursor: Cursor = None) -> RunStepList:
     """Return the steps of a run, ordered by name."""
     return await api.runs.steps(run_id, limit=limit, cursor=cursor)
 
 
-@get(
-    f"{API}/runs/{{run_id:str}}/steps/{{step:str}}/children",
-    permission=Permission.WORKFLOWS_READ,
-    operation_id="listRunChildren",
-    summary="List the children of a step",
-    tags=["runs"],
+@RUNS.handle(
+    "GET /runs/{run_id}/steps/{step}/children",
+    "listRunChildren",
+    Permission.WORKFLOWS_READ,
+    "List the children of a step",
 )
 async def list_children(
     api: ApiGiven,
@@ -101,25 +82,13 @@ async def list_children(
     return await api.runs.children(run_id, step, limit=limit, cursor=cursor)
 
 
-@get(
-    f"{API}/runs/{{run_id:str}}/graph",
-    permission=Permission.WORKFLOWS_READ,
-    operation_id="getRunGraph",
-    summary="Get the graph of a run",
-    tags=["runs"],
-)
+@RUNS.handle("GET /runs/{run_id}/graph", "getRunGraph", Permission.WORKFLOWS_READ, "Get the graph of a run")
 async def get_graph(api: ApiGiven, run_id: FromPath[str]) -> RunGraphView:
     """Return all steps of a run, each after the steps before it."""
     return await api.runs.graph(run_id)
 
 
-@get(
-    f"{API}/runs/{{run_id:str}}/timeline",
-    permission=Permission.WORKFLOWS_READ,
-    operation_id="getRunTimeline",
-    summary="Get the timeline of a run",
-    tags=["runs"],
-)
+@RUNS.handle("GET /runs/{run_id}/timeline", "getRunTimeline", Permission.WORKFLOWS_READ, "Get the timeline of a run")
 async def get_timeline(
     api: ApiGiven,
     run_id: FromPath[str],
@@ -131,13 +100,7 @@ async def get_timeline(
     return await api.runs.timeline(run_id, step=step, limit=limit, cursor=cursor)
 
 
-@get(
-    f"{API}/runs/{{run_id:str}}/logs",
-    permission=Permission.LOGS_READ,
-    operation_id="getRunLogs",
-    summary="Get the log of a run",
-    tags=["runs"],
-)
+@RUNS.handle("GET /runs/{run_id}/logs", "getRunLogs", Permission.LOGS_READ, "Get the log of a run")
 async def get_logs(
     api: ApiGiven,
     run_id: FromPath[str],
@@ -154,14 +117,7 @@ async def get_logs(
     return await api.runs.logs(run_id, step=step, level=level, text=text, limit=limit, cursor=cursor)
 
 
-@post(
-    f"{API}/runs/{{run_id:str}}/signal",
-    status_code=200,
-    permission=Permission.EVENTS_SEND,
-    operation_id="signalRun",
-    summary="Send a signal to a run",
-    tags=["runs"],
-)
+@RUNS.handle("POST /runs/{run_id}/signal", "signalRun", Permission.EVENTS_SEND, "Send a signal to a run")
 async def signal(api: ApiGiven, run_id: FromPath[str], data: JSONBody[SignalBody]) -> SignalledRun:
     """Send a signal to a run, and wait up to ten seconds for its effect.
 
@@ -170,56 +126,28 @@ async def signal(api: ApiGiven, run_id: FromPath[str], data: JSONBody[SignalBody
     return await api.runs.signal(run_id, data)
 
 
-@post(
-    f"{API}/runs/{{run_id:str}}/close",
-    status_code=200,
-    permission=Permission.WORKFLOWS_OPERATE,
-    operation_id="closeRun",
-    summary="Close a batch",
-    tags=["runs"],
-)
+@RUNS.handle("POST /runs/{run_id}/close", "closeRun", Permission.WORKFLOWS_OPERATE, "Close a batch")
 async def close(api: ApiGiven, run_id: FromPath[str]) -> dict[str, str]:
     """Close a batch to new jobs. It ends when its jobs have ended. 409: it is cancelled, or not a batch."""
     await api.runs.close(run_id)
     return {"status": "closed", "run_id": run_id}
 
 
-@post(
-    f"{API}/runs/{{run_id:str}}/cancel",
-    status_code=200,
-    permission=Permission.WORKFLOWS_OPERATE,
-    operation_id="cancelRun",
-    summary="Cancel a run",
-    tags=["runs"],
-)
+@RUNS.handle("POST /runs/{run_id}/cancel", "cancelRun", Permission.WORKFLOWS_OPERATE, "Cancel a run")
 async def cancel(api: ApiGiven, run_id: FromPath[str], data: JSONBody[CancelRunBody | None] = None) -> dict[str, str]:
     """Cancel a run: steps that have not started never will, and running ones are stopped. 409: it has ended."""
     await api.runs.cancel(run_id, reason=(data or CancelRunBody()).reason)
     return {"status": "cancelling", "run_id": run_id}
 
 
-@post(
-    f"{API}/runs/{{run_id:str}}/redrive",
-    status_code=200,
-    permission=Permission.WORKFLOWS_OPERATE,
-    operation_id="redriveRun",
-    summary="Redrive a run",
-    tags=["runs"],
-)
+@RUNS.handle("POST /runs/{run_id}/redrive", "redriveRun", Permission.WORKFLOWS_OPERATE, "Redrive a run")
 async def redrive(api: ApiGiven, run_id: FromPath[str], data: JSONBody[RedriveBody | None] = None) -> RedrivenRun:
     """Run steps of an ended run again: those without success, or one step and all below it. 409: it has not ended."""
     body = data or RedriveBody()
     return await api.runs.redrive(run_id, step=body.step, dry_run=body.dry_run)
 
 
-@post(
-    f"{API}/runs/{{run_id:str}}/hold",
-    status_code=200,
-    permission=Permission.WORKFLOWS_OPERATE,
-    operation_id="holdRun",
-    summary="Hold a run",
-    tags=["runs"],
-)
+@RUNS.handle("POST /runs/{run_id}/hold", "holdRun", Permission.WORKFLOWS_OPERATE, "Hold a run")
 async def hold(api: ApiGiven, run_id: FromPath[str], data: JSONBody[HoldRunBody | None] = None) -> dict[str, str]:
     """Hold a run and its child runs: running jobs end, and no step starts until the run is released.
 
@@ -229,28 +157,14 @@ async def hold(api: ApiGiven, run_id: FromPath[str], data: JSONBody[HoldRunBody 
     return {"status": "held", "run_id": run_id}
 
 
-@post(
-    f"{API}/runs/{{run_id:str}}/release",
-    status_code=200,
-    permission=Permission.WORKFLOWS_OPERATE,
-    operation_id="releaseRun",
-    summary="Release a held run",
-    tags=["runs"],
-)
+@RUNS.handle("POST /runs/{run_id}/release", "releaseRun", Permission.WORKFLOWS_OPERATE, "Release a held run")
 async def release(api: ApiGiven, run_id: FromPath[str]) -> dict[str, str]:
     """Release a held run: the steps that became ready meanwhile start. 409: a run above it is held."""
     await api.runs.release(run_id)
     return {"status": "released", "run_id": run_id}
 
 
-@post(
-    f"{API}/runs/{{run_id:str}}/clone",
-    status_code=201,
-    permission=Permission.JOBS_SUBMIT,
-    operation_id="cloneRun",
-    summary="Clone a run",
-    tags=["runs"],
-)
+@RUNS.handle("POST /runs/{run_id}/clone", "cloneRun", Permission.JOBS_SUBMIT, "Clone a run", status_code=201)
 async def clone(api: ApiGiven, run_id: FromPath[str], data: JSONBody[CloneRunBody | None] = None) -> StartedRunView:
     """Start a run of the same content, with the parameters of this one where the body has none. The same run id again
     changes nothing.
@@ -258,21 +172,3 @@ async def clone(api: ApiGiven, run_id: FromPath[str], data: JSONBody[CloneRunBod
     409: another run has the id.
     """
     return await api.runs.clone(run_id, data or CloneRunBody())
-
-
-RUNS: Final[tuple[Any, ...]] = (
-    list_runs,
-    get_run,
-    list_steps,
-    list_children,
-    get_graph,
-    get_timeline,
-    get_logs,
-    signal,
-    close,
-    cancel,
-    redrive,
-    hold,
-    release,
-    clone,
-)
