@@ -14,7 +14,8 @@ from taskmq import TaskMQ
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.testing.coordinator_suite import CoordinatorSuite
 from taskmq_local import forget_memory
-from taskmq_local.memory.leases import LeaseTable, MemoryLeases
+from taskmq_local.memory.leases import HeldLease, MemoryLeases
+from taskmq_local.memory.store import Expiring, OpenState
 from tests.docs.blocks import ROOT, blocks_of
 from tests.servers.waiting import until
 
@@ -68,11 +69,11 @@ def _has_printed(capsys: pytest.CaptureFixture[str], found: list[str]) -> bool:
 
 
 def test_an_adapter_is_tested_as_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = LeaseTable()
+    data = Expiring[HeldLease]()
 
     def open_leases(url: str) -> MemoryLeases:
         assert url == "http://localhost:2379"
-        return MemoryLeases(table, SystemClock(), check_open=lambda: None)
+        return MemoryLeases(data, SystemClock(), OpenState(url))
 
     mine = ModuleType("mine")
     vars(mine)["Coordinator"] = open_leases

@@ -16,19 +16,20 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.contracts.broker import Outgoing, QueueStats
+from taskmq.contracts.stores import ProgressRecord, Revocation
 from taskmq.errors import QueueMissing, Unroutable
 from taskmq.model.headers import QUEUE
 from taskmq.model.topology import UNROUTABLE, is_shard
 from taskmq_local.database.loop_wakeup import LoopWakeup
-from taskmq_local.memory.claims import ClaimTable
 from taskmq_local.memory.delays import DelayTable
-from taskmq_local.memory.leases import LeaseTable
+from taskmq_local.memory.leases import HeldLease
 from taskmq_local.memory.limits import LimitTable
-from taskmq_local.memory.notes import CheckpointTable, ProgressTable
-from taskmq_local.memory.results import ResultTable, StartTable
-from taskmq_local.memory.revocations import RevocationTable
-from taskmq_local.memory.schedules import ScheduleTable
+from taskmq_local.memory.notes import SavedValues
+from taskmq_local.memory.results import ResultData
+from taskmq_local.memory.schedules import ScheduleData
+from taskmq_local.memory.store import Expiring
 from taskmq_local.rules.capacity import Capacity
+from taskmq_local.rules.claims import ClaimRecord
 
 _Hear = Callable[[str, bytes], None]
 
@@ -78,16 +79,16 @@ class MemoryData:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.results = ResultTable()
-        self.starts = StartTable()
-        self.leases = LeaseTable()
+        self.results = ResultData()
+        self.starts = Expiring[int]()
+        self.leases = Expiring[HeldLease]()
         self.limits = LimitTable()
-        self.claims = ClaimTable()
-        self.revocations = RevocationTable()
+        self.claims = Expiring[ClaimRecord]()
+        self.revocations = Expiring[Revocation]()
         self.delays = DelayTable()
-        self.schedules = ScheduleTable()
-        self.progress = ProgressTable()
-        self.checkpoints = CheckpointTable()
+        self.schedules = ScheduleData()
+        self.progress = Expiring[ProgressRecord]()
+        self.checkpoints = Expiring[SavedValues]()
         self._lock = threading.Lock()
         self._queues: dict[str, MemoryQueue] = {}
         # By name and not in the queue: a consumer outlives its queue.

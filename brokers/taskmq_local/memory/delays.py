@@ -9,8 +9,8 @@ from itertools import count, islice
 import msgspec
 
 from taskmq.contracts.stores import TakenMessage, WaitingMessage
-from taskmq.model.clock import Clock
 from taskmq_local.database.loop_wakeup import call_on
+from taskmq_local.memory.store import MemoryStore
 
 
 class _Kept(msgspec.Struct):
@@ -131,38 +131,26 @@ class DelayTable:
         return (self._kept[job_id] for _, _, job_id in self._order)
 
 
-class MemoryDelays:
-    """Delayed messages, one per job, kept in memory.
-
-    Args:
-        check_open: raises if the state was closed.
-    """
-
-    def __init__(self, table: DelayTable, clock: Clock, *, check_open: Callable[[], None]) -> None:
-        self._table = table
-        self._clock = clock
-        self._check_open = check_open
+class MemoryDelays(MemoryStore[DelayTable]):
+    """Delayed messages, one per job, kept in memory."""
 
     async def put(self, message: WaitingMessage) -> None:
-        self._check_open()
-        self._table.put(message, now=self._clock.now_ms())
+        self._data.put(message, now=self._enter())
 
     async def take(self, *, now: int, limit: int, lease: float) -> list[TakenMessage]:
-        self._check_open()
-        instant = self._clock.now_ms()
-        return self._table.take(due=now, limit=limit, until=instant + round(lease * 1000), now=instant)
+        instant = self._enter()
+        return self._data.take(due=now, limit=limit, until=instant + round(lease * 1000), now=instant)
 
     async def mark_done(self, taken: Sequence[TakenMessage]) -> None:
-        self._check_open()
-        self._table.remove_all(taken)
+        self._enter()
+        self._data.remove_all(taken)
 
     async def give_back(self, taken: Sequence[TakenMessage]) -> None:
-        self._check_open()
-        self._table.give_back(taken)
+        self._enter()
+        self._data.give_back(taken)
 
     async def next_due(self) -> int | None:
-        self._check_open()
-        return self._table.next_due(now=self._clock.now_ms())
+        return self._data.next_due(now=self._enter())
 
     def listen(self, heard: Callable[[], None]) -> Callable[[], None]:
         loop, thread = asyncio.get_running_loop(), threading.get_ident()
@@ -170,32 +158,30 @@ class MemoryDelays:
         def notify() -> None:
             call_on(loop, thread, heard)
 
-        self._table.listen(notify)
-        return lambda: self._table.stop_listening(notify)
+        self._data.listen(notify)
+        return lambda: self._data.stop_listening(notify)
 
     async def count(self) -> int:
-        self._check_open()
-        return len(self._table.messages())
+        self._enter()
+        return len(self._data.messages())
 
     async def find(self, job_id: str) -> WaitingMessage | None:
-        self._check_open()
-        return self._table.find(job_id)
+        self._enter()
+        return self._data.find(job_id)
 
     async def list(
         self, *, limit: int, task: str | None = None, queues: Collection[str] | None = None
     ) -> list[WaitingMessage]:
-        self._check_open()
+        self._enter()
         found = (
             message
-            for message in self._table.messages()
+            for message in self._data.messages()
             if task in (None, message.task) and (queues is None or message.queue in queues)
         )
         return list(islice(found, limit))
 
     async def cancel(self, job_id: str) -> bool:
-        self._check_open()
-        return self._table.cancel(job_id, now=self._clock.now_ms())
+        return self._data.cancel(job_id, now=self._enter())
 
     async def swap(self, found: WaitingMessage, changed: WaitingMessage) -> bool:
-        self._check_open()
-        return self._table.swap(found, changed, now=self._clock.now_ms())
+        return self._data.swap(found, changed, now=self._enter())

@@ -2,10 +2,10 @@
 
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from taskmq.contracts.stores import Demand, LimitEntry, LimitUsage, PlaceDemand
-from taskmq.model.clock import Clock
+from taskmq_local.memory.store import MemoryStore
 from taskmq_local.rules.limits import FORGOTTEN, LAPSE, acquire, mean
 
 _SWEEP = 256
@@ -144,40 +144,26 @@ class LimitTable:
         self._limits = {key: limit for key, limit in self._limits.items() if limit.matters(now)}
 
 
-class MemoryLimits:
-    """A `taskmq.contracts.stores.LimitStore`.
-
-    Args:
-        check_open: raises if the state was closed.
-    """
-
-    def __init__(self, table: LimitTable, clock: Clock, *, check_open: Callable[[], None]) -> None:
-        self._table = table
-        self._clock = clock
-        self._check_open = check_open
+class MemoryLimits(MemoryStore[LimitTable]):
+    """A `taskmq.contracts.stores.LimitStore`."""
 
     async def acquire(
         self, job_id: str, demands: Sequence[Demand], *, hold: str, seconds: float, patience: float
     ) -> LimitEntry:
-        self._check_open()
-        return self._table.acquire(job_id, demands, hold=hold, seconds=seconds, patience=patience, now=self._now())
+        now = self._enter() / 1000
+        return self._data.acquire(job_id, demands, hold=hold, seconds=seconds, patience=patience, now=now)
 
     async def renew(self, holds: Sequence[tuple[str, PlaceDemand]], *, seconds: float) -> list[bool]:
-        self._check_open()
-        now = self._now()
-        return self._table.renew(holds, until=now + seconds, now=now)
+        now = self._enter() / 1000
+        return self._data.renew(holds, until=now + seconds, now=now)
 
     async def release(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
-        self._check_open()
-        self._table.release(hold, keys, held=held)
+        self._enter()
+        self._data.release(hold, keys, held=held)
 
     async def withdraw(self, job_id: str, keys: Sequence[str]) -> None:
-        self._check_open()
-        self._table.withdraw(job_id, keys)
+        self._enter()
+        self._data.withdraw(job_id, keys)
 
     async def usage(self, key: str) -> LimitUsage:
-        self._check_open()
-        return self._table.usage(key, now=self._now())
-
-    def _now(self) -> float:
-        return self._clock.now_ms() / 1000
+        return self._data.usage(key, now=self._enter() / 1000)

@@ -1,111 +1,100 @@
-"""Results and starts of `memory://NAME`, as plain data behind locks."""
+"""Results and starts of `memory://NAME`."""
 
+import asyncio
 import threading
 from collections.abc import Callable
-from heapq import heappop, heappush
 
 from taskmq.contracts.stores import ResultRecord, remembered_for
+from taskmq.errors import ResultExpired
+from taskmq_local.database.loop_wakeup import call_on
+from taskmq_local.memory.store import Expiring, MemoryStore
 
-Told = Callable[[ResultRecord], None]
+_Receive = Callable[[ResultRecord], None]
 
 
-class ResultTable:
-    """Results by job id, and callers that wait for them. Instants are milliseconds of the caller's clock."""
+class ResultData(Expiring[ResultRecord]):
+    """Results by job id, and callers that wait for them.
+
+    Attributes:
+        gone: ids whose result existed; remembered for longer than the result.
+        waiters: calls for each later record of a job, from any thread.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: dict[str, tuple[ResultRecord, int]] = {}
-        self._expiries: list[tuple[int, str]] = []
-        self._gone: dict[str, int] = {}
-        self._forgets: list[tuple[int, str]] = []
-        self._waiters: dict[str, list[Told]] = {}
-
-    def put(self, record: ResultRecord, *, ttl: float, now: int) -> None:
-        """Store `record` for `ttl` seconds unless a final one exists, and end the waits for it."""
-        expires = now + round(ttl * 1000)
-        forgotten = now + round(remembered_for(ttl) * 1000)
-        with self._lock:
-            self._drop_expired(now)
-            before = self._kept.get(record.job_id)
-            if before is not None and (before[0].state.is_sticky or before[0] == record):
-                return
-            self._kept[record.job_id] = (record, expires)
-            heappush(self._expiries, (expires, record.job_id))
-            self._gone[record.job_id] = forgotten
-            heappush(self._forgets, (forgotten, record.job_id))
-            waiters = list(self._waiters.get(record.job_id, ()))
-        for told in waiters:
-            told(record)
-
-    def get(self, job_id: str, *, now: int) -> ResultRecord | None:
-        with self._lock:
-            kept = self._kept.get(job_id)
-        return kept[0] if kept is not None and kept[1] > now else None
-
-    def has_expired(self, job_id: str, *, now: int) -> bool:
-        with self._lock:
-            kept, forgotten = self._kept.get(job_id), self._gone.get(job_id)
-        return (kept is None or kept[1] <= now) and forgotten is not None and forgotten > now
-
-    def join(self, job_id: str, told: Told) -> None:
-        """Call `told`, from any thread, with each later record of the job."""
-        with self._lock:
-            self._waiters.setdefault(job_id, []).append(told)
-
-    def leave(self, job_id: str, told: Told) -> None:
-        with self._lock:
-            waiters = self._waiters.get(job_id, [])
-            if told in waiters:
-                waiters.remove(told)
-            if not waiters:
-                self._waiters.pop(job_id, None)
+        super().__init__()
+        self.gone = Expiring[bool]()
+        self.waiters: dict[str, list[_Receive]] = {}
 
     def clear(self) -> None:
-        with self._lock:
-            self._kept.clear()
-            self._expiries.clear()
-            self._gone.clear()
-            self._forgets.clear()
-
-    def _drop_expired(self, now: int) -> None:
-        while self._expiries and self._expiries[0][0] <= now:
-            _, job_id = heappop(self._expiries)
-            kept = self._kept.get(job_id)
-            if kept is not None and kept[1] <= now:
-                del self._kept[job_id]
-        while self._forgets and self._forgets[0][0] <= now:
-            _, job_id = heappop(self._forgets)
-            if self._gone.get(job_id, now + 1) <= now:
-                del self._gone[job_id]
+        super().clear()
+        self.gone.clear()
 
 
-class StartTable:
-    """Runs begun but not ended, by job. Instants are milliseconds of the caller's clock."""
+class MemoryResults(MemoryStore[ResultData]):
+    """Results by job id, kept in memory."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._begun: dict[str, tuple[int, int]] = {}
-        self._expiries: list[tuple[int, str]] = []
+    async def put(self, record: ResultRecord, *, ttl: float) -> None:
+        now = self._enter()
+        data = self._data
+        with data.lock:
+            before = data.find(record.job_id, now=now)
+            if before is not None and (before.state.is_sticky or before == record):
+                return
+            data.put(record.job_id, record, expires=now + round(ttl * 1000))
+            data.gone.put(record.job_id, True, expires=now + round(remembered_for(ttl) * 1000))
+            waiters = list(data.waiters.get(record.job_id, ()))
+        for receive in waiters:
+            receive(record)
 
-    def begin(self, job_id: str, *, expires: int, now: int) -> int:
-        with self._lock:
-            self._drop_expired(now)
-            count = self._begun.get(job_id, (0, 0))[0] + 1
-            self._begun[job_id] = (count, expires)
-            heappush(self._expiries, (expires, job_id))
+    async def get(self, job_id: str) -> ResultRecord | None:
+        return self._data.find(job_id, now=self._enter())
+
+    async def wait(self, job_id: str, *, timeout: float | None) -> ResultRecord | None:
+        self._enter()
+        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+        future: asyncio.Future[ResultRecord] = loop.create_future()
+
+        def receive(record: ResultRecord) -> None:
+            call_on(loop, thread, lambda: None if future.done() else future.set_result(record))
+
+        # Join first, then read: a record put in between is seen by both.
+        with self._data.lock:
+            self._data.waiters.setdefault(job_id, []).append(receive)
+        try:
+            if (record := await self.get(job_id)) is not None:
+                return record
+            if await self.has_expired(job_id):
+                raise ResultExpired(job_id)
+            async with asyncio.timeout(timeout):
+                return await self._state.wait_inside(future)
+        except TimeoutError:
+            return None
+        finally:
+            self._leave(job_id, receive)
+
+    async def has_expired(self, job_id: str) -> bool:
+        now = self._enter()
+        with self._data.lock:
+            return self._data.find(job_id, now=now) is None and self._data.gone.find(job_id, now=now) is not None
+
+    def _leave(self, job_id: str, receive: _Receive) -> None:
+        with self._data.lock:
+            waiters = self._data.waiters[job_id]
+            waiters.remove(receive)
+            if not waiters:
+                del self._data.waiters[job_id]
+
+
+class MemoryStarts(MemoryStore[Expiring[int]]):
+    """Numbers of runs begun but not ended, kept in memory."""
+
+    async def begin(self, job_id: str, *, ttl: float) -> int:
+        now = self._enter()
+        with self._data.lock:
+            count = (self._data.find(job_id, now=now) or 0) + 1
+            self._data.put(job_id, count, expires=now + round(ttl * 1000))
             return count
 
-    def end(self, job_id: str) -> None:
-        with self._lock:
-            self._begun.pop(job_id, None)
-
-    def clear(self) -> None:
-        with self._lock:
-            self._begun.clear()
-            self._expiries.clear()
-
-    def _drop_expired(self, now: int) -> None:
-        while self._expiries and self._expiries[0][0] <= now:
-            _, job_id = heappop(self._expiries)
-            if self._begun.get(job_id, (0, now + 1))[1] <= now:
-                del self._begun[job_id]
+    async def end(self, job_id: str) -> None:
+        self._enter()
+        self._data.remove(job_id)

@@ -1,18 +1,32 @@
 """A model of claims over time: one holder, growing tokens, done stays done, late holders are refused."""
 
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from taskmq.contracts.stores import Done, Granted, Held
-from taskmq_local.memory.claims import ClaimTable
-from taskmq_local.rules.claims import FORGOTTEN
+from taskmq.testing import FakeClock
+from taskmq_local.memory.claims import MemoryClaims
+from taskmq_local.memory.store import Expiring, OpenState
+from taskmq_local.rules.claims import FORGOTTEN, ClaimRecord
+
+T = TypeVar("T")
 
 _KEYS: Final = st.sampled_from(["a", "b"])
 _TTL: Final = 50
 _TIME: Final = st.integers(1, 60)
+
+
+def _run(call: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a call that never waits."""
+    with pytest.raises(StopIteration) as ended:
+        call.send(None)
+    result: T = ended.value.value
+    return result
 
 
 class ClaimsOverTime(RuleBasedStateMachine):
@@ -22,8 +36,8 @@ class ClaimsOverTime(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = ClaimTable()
-        self.now = 1_000
+        self.clock = FakeClock(1_000)
+        self.store = MemoryClaims(Expiring[ClaimRecord](), self.clock, OpenState("memory://"))
         self.tokens: dict[str, list[int]] = {"a": [], "b": []}
         # Of the last token of each key: its expiry as held, as done, and as known.
         self.until: dict[str, int] = {}
@@ -33,9 +47,8 @@ class ClaimsOverTime(RuleBasedStateMachine):
     @rule(target=claims, key=_KEYS, lease=_TIME, passes=st.booleans())
     def claim(self, key: str, lease: int, passes: bool) -> tuple[str, int]:
         last = self.tokens[key][-1] if self.tokens[key] else 0
-        answer = self.table.claim(
-            key, job_id="j", owner="o", lease=lease, ttl=_TTL, over=last if passes else None, now=self.now
-        )
+        over = last if passes else None
+        answer = _run(self.store.claim(key, job_id="j", owner="o", lease=lease / 1000, ttl=_TTL / 1000, over=over))
         stage = self._stage(key)
         if stage == "done":
             assert answer == Done(job_id="j", content_type="t", value=b"v")
@@ -56,7 +69,7 @@ class ClaimsOverTime(RuleBasedStateMachine):
     def renew(self, claim: tuple[str, int], lease: int) -> None:
         key, token = claim
         is_known = self._is_known(key)
-        lost = self.table.renew({key: token}, lease=lease, now=self.now)
+        lost = _run(self.store.renew({key: token}, lease=lease / 1000))
         is_last = token == self.tokens[key][-1:][0] if self.tokens[key] else False
         if is_known:
             assert bool(lost) is not (is_last and key not in self.ended)
@@ -71,9 +84,7 @@ class ClaimsOverTime(RuleBasedStateMachine):
         key, token = claim
         is_known = self._is_known(key)
         was_done = self._stage(key) == "done"
-        counts = self.table.complete(
-            key, token=token, job_id="j", content_type="t", value=b"v", ttl=ttl, now=self.now
-        )
+        counts = _run(self.store.complete(key, token=token, job_id="j", content_type="t", value=b"v", ttl=ttl / 1000))
         if is_known:
             is_last = token == self.tokens[key][-1]
             assert counts is (is_last and self.ended.get(key) != "released")
@@ -86,7 +97,7 @@ class ClaimsOverTime(RuleBasedStateMachine):
     def release(self, claim: tuple[str, int]) -> None:
         key, token = claim
         is_known, was_held = self._is_known(key), key not in self.ended
-        counts = self.table.release(key, token=token, now=self.now)
+        counts = _run(self.store.release(key, token=token))
         if not is_known:
             assert counts
             return
@@ -96,15 +107,19 @@ class ClaimsOverTime(RuleBasedStateMachine):
 
     @rule(time=_TIME)
     def pass_time(self, time: int) -> None:
-        self.now += time
+        self.clock.advance(time / 1000)
 
     @invariant()
     def check_other_views(self) -> None:
         for key in "ab":
-            seen = self.table.find(key, now=self.now)
+            seen = _run(self.store.find(key))
             stage = self._stage(key)
             assert isinstance(seen, Done) is (stage == "done")
             assert isinstance(seen, Held) is (stage == "held")
+
+    @property
+    def now(self) -> int:
+        return self.clock.now_ms()
 
     def _adopt(self, key: str, token: int) -> None:
         """A forgotten key continues with its next holder."""
