@@ -199,9 +199,9 @@ def _sentence(text: str) -> str:
     return first if first.endswith(".") else f"{first}."
 
 
-def texts_of(kind: type) -> dict[str, str]:
+def texts_of(described: Callable[..., object]) -> dict[str, str]:
     """Return the text of each name in the `Args` or `Attributes` of a docstring."""
-    lines = inspect.cleandoc(kind.__doc__ or "").splitlines()
+    lines = inspect.cleandoc(described.__doc__ or "").splitlines()
     begin = next(number for number, line in enumerate(lines) if line in _SECTIONS) + 1
     body: list[str] = []
     for line in lines[begin:]:

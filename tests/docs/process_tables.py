@@ -1,8 +1,6 @@
 """The tables of process options, generated from their commands: those that `--help` shows."""
 
 import importlib
-import inspect
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, get_origin
 
@@ -11,7 +9,7 @@ from cyclopts import App, Argument
 from taskmq.cli.root import _COMMANDS  # pyright: ignore[reportPrivateUsage]
 from taskmq.worker import WorkerConfig
 from taskmq.worker.config_option import options_of
-from tests.docs.options_page import effect_and_default
+from tests.docs.options_page import effect_and_default, texts_of
 
 __all__ = ["PROCESS_TABLES"]
 
@@ -28,7 +26,7 @@ def _options(process: str) -> str:
     module, _, attribute = place.partition(":")
     found = getattr(importlib.import_module(module), attribute)
     command: Any = found.default_command if isinstance(found, App) else found
-    texts = _texts_of(command)
+    texts = texts_of(command)
     own = {f"--{name.replace('_', '-')}" for name in options_of(WorkerConfig)}
     lines = ["| option | values | default | what it does |", "|---|---|---|---|"]
     for argument in App(default_command=command).assemble_argument_collection():
@@ -54,13 +52,6 @@ def _default(argument: Argument) -> str:
     if default in (None, "", ()):
         return variables or "none"
     return f"`{default:g}`" if isinstance(default, float) else f"`{default}`"
-
-
-def _texts_of(command: Callable[..., object]) -> dict[str, str]:
-    """Return the description of each parameter in the docstring: its name in a line, the indented text below."""
-    _, _, section = (inspect.getdoc(command) or "").partition("Parameters\n----------\n")
-    entries = re.findall(r"(?m)^(\w+)\n((?:    .*\n?)+)", section)
-    return {name: " ".join(text.split()) for name, text in entries}
 
 
 PROCESS_TABLES: Final[Mapping[str, Callable[[], str]]] = {

@@ -37,10 +37,8 @@ def init(name: str = "admin", /) -> None:
 
     Prompts for the password, or reads it from the first line of standard input. There is no default password.
 
-    Parameters
-    ----------
-    name
-        The user's name.
+    Args:
+        name: The user's name.
     """
     password = read_password(name)
 
@@ -65,14 +63,10 @@ def shut_out(
     disabled or removed users and tenants. Passwords changed since then are cleared. Nothing is granted. Prints what
     was done and what is left for you to decide. Run it before servers start; it is safe to run again.
 
-    Parameters
-    ----------
-    since
-        When the backup was made, such as 2027-01-31T08:00; UTC unless a zone is given.
-    audit
-        The latest output of `taskmq audit export`, if there is one.
-    revoke_tokens
-        Revoke all tokens; needed if no export shows which tokens were revoked.
+    Args:
+        since: When the backup was made, such as 2027-01-31T08:00; UTC unless a zone is given.
+        audit: The latest output of `taskmq audit export`, if there is one.
+        revoke_tokens: Revoke all tokens; needed if no export shows which tokens were revoked.
     """
     lines = None if audit is None else _lines_of(audit)
 

@@ -38,24 +38,15 @@ def list_entries(
 ) -> None:
     """List audit entries, newest first.
 
-    Parameters
-    ----------
-    action
-        Only actions that begin with this: user. selects all actions on users.
-    user
-        Only actions of this user.
-    kind
-        Only actions on this kind of thing: user, token, tenant, queue, job, ...
-    subject
-        Only actions on this thing, by id or name; for a job also the caller's id, such as @acme:order-17.
-    tenant
-        Only actions on things of this tenant.
-    since
-        Only entries from this time on, such as 2027-01-31T08:00; UTC unless a zone is given.
-    until
-        Only entries before this time.
-    limit
-        Maximum number of entries.
+    Args:
+        action: Only actions that begin with this: user. selects all actions on users.
+        user: Only actions of this user.
+        kind: Only actions on this kind of thing: user, token, tenant, queue, job, ...
+        subject: Only actions on this thing, by id or name; for a job also the caller's id, such as @acme:order-17.
+        tenant: Only actions on things of this tenant.
+        since: Only entries from this time on, such as 2027-01-31T08:00; UTC unless a zone is given.
+        until: Only entries before this time.
+        limit: Maximum number of entries.
     """
 
     async def read(api: Api) -> "list[AuditEntryView]":
@@ -86,10 +77,8 @@ def list_entries(
 def verify(*, head: str | None = None) -> int:
     """Verify that no sealed entry was changed or removed. Exits with 1 if one was.
 
-    Parameters
-    ----------
-    head
-        POSITION:HASH from an earlier run, stored elsewhere; also detects that the whole chain was rebuilt.
+    Args:
+        head: POSITION:HASH from an earlier run, stored elsewhere; also detects that the whole chain was rebuilt.
     """
     if head is not None:
         parse_chain_head(head)

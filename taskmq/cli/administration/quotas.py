@@ -51,26 +51,16 @@ def set_quota(
 ) -> None:
     """Set how much a tenant, or one of its users, may submit and run. Replaces an earlier quota.
 
-    Parameters
-    ----------
-    tenant
-        The tenant; `*` stands for every tenant without a quota.
-    user
-        The owner of the jobs; `*` stands for every owner without a quota.
-    queued
-        Maximum number of waiting jobs.
-    a_day
-        Jobs per day, from midnight to midnight UTC.
-    size
-        Bytes of job bodies per day.
-    rate
-        Jobs per second.
-    burst
-        How many jobs may exceed the rate at once.
-    running
-        Maximum number of jobs at the broker and in workers; further jobs wait.
-    on_limit
-        Whether a job above the rate is rejected, or waits until the rate allows it.
+    Args:
+        tenant: The tenant; `*` stands for every tenant without a quota.
+        user: The owner of the jobs; `*` stands for every owner without a quota.
+        queued: Maximum number of waiting jobs.
+        a_day: Jobs per day, from midnight to midnight UTC.
+        size: Bytes of job bodies per day.
+        rate: Jobs per second.
+        burst: How many jobs may exceed the rate at once.
+        running: Maximum number of jobs at the broker and in workers; further jobs wait.
+        on_limit: Whether a job above the rate is rejected, or waits until the rate allows it.
     """
     body = QuotaBody(
         queued=queued, a_day=a_day, bytes=size, rate=rate, burst=burst, running=running, on_limit=on_limit
@@ -85,12 +75,9 @@ def set_quota(
 def remove(tenant: str, /, *, user: str | None = None) -> None:
     """Remove a quota.
 
-    Parameters
-    ----------
-    tenant
-        The tenant.
-    user
-        The user; without it, the tenant's own quota is removed.
+    Args:
+        tenant: The tenant.
+        user: The user; without it, the tenant's own quota is removed.
     """
     ask(lambda api: api.quotas.remove(tenant, user=user))
     note(f"removed the quota of {tenant}{'' if user is None else f' for user {user}'}")

@@ -37,20 +37,13 @@ def add(
 
     Each role includes those before it: viewer, submitter, operator, admin.
 
-    Parameters
-    ----------
-    user
-        The user.
-    role
-        The role.
-    tenant
-        The tenant.
-    instance
-        The whole instance, including all tenants.
-    task
-        Pattern of the tasks that the user may call there, such as billing.*; may be repeated. Default: all.
-    group
-        Group of the user there; a wait whose roles list group:NAME takes its answers. May be repeated.
+    Args:
+        user: The user.
+        role: The role.
+        tenant: The tenant.
+        instance: The whole instance, including all tenants.
+        task: Pattern of the tasks that the user may call there, such as billing.*; may be repeated. Default: all.
+        group: Group of the user there; a wait whose roles list group:NAME takes its answers. May be repeated.
     """
     where = _subject_of(tenant, instance)
 
@@ -65,10 +58,8 @@ def add(
 def list_roles(tenant: str | None = None, /) -> None:
     """List users and their roles on one tenant or on all; `*` is the whole instance.
 
-    Parameters
-    ----------
-    tenant
-        The tenant. Default: all tenants and the instance.
+    Args:
+        tenant: The tenant. Default: all tenants and the instance.
     """
 
     def row(member: "MemberView") -> dict[str, Any]:
@@ -88,14 +79,10 @@ def list_roles(tenant: str | None = None, /) -> None:
 def remove(user: str, /, *, tenant: _Tenant = None, instance: _Instance = False) -> None:
     """Remove a user's role.
 
-    Parameters
-    ----------
-    user
-        The user.
-    tenant
-        The tenant.
-    instance
-        The whole instance.
+    Args:
+        user: The user.
+        tenant: The tenant.
+        instance: The whole instance.
     """
     where = _subject_of(tenant, instance)
 

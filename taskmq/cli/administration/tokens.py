@@ -43,21 +43,15 @@ def add(
 
     A token never allows more than its user may do.
 
-    Parameters
-    ----------
-    user
-        The owner of the token.
-    name
-        The purpose of the token, such as ci; unique per user.
-    scope
-        What the token allows: a permission (jobs.read), a kind (jobs.*) or a role (viewer); may be repeated. Default:
-        all that its user may do, except changing the account.
-    tenant
-        Tenant that the token is valid for; may be repeated. Default: all tenants on which its user has a role.
-    task
-        Pattern of the tasks that it may call, such as billing.*; may be repeated. Default: all.
-    expires
-        Time until the token expires, such as 90d. Default: never.
+    Args:
+        user: The owner of the token.
+        name: The purpose of the token, such as ci; unique per user.
+        scope: What the token allows: a permission (jobs.read), a kind (jobs.*) or a role (viewer); may be repeated.
+            Default: all that its user may do, except changing the account.
+        tenant: Tenant that the token is valid for; may be repeated.
+            Default: all tenants on which its user has a role.
+        task: Pattern of the tasks that it may call, such as billing.*; may be repeated. Default: all.
+        expires: Time until the token expires, such as 90d. Default: never.
     """
     if scope is not None:
         read_scopes(scope)
@@ -90,10 +84,8 @@ def add(
 def list_tokens(user: str | None = None, /) -> None:
     """List the tokens of a user, or of all users, without their secrets.
 
-    Parameters
-    ----------
-    user
-        The owner. Default: all users; through a server, only your own tokens.
+    Args:
+        user: The owner. Default: all users; through a server, only your own tokens.
     """
 
     async def run(api: Api) -> "Sequence[TokenView]":
@@ -114,10 +106,8 @@ def list_tokens(user: str | None = None, /) -> None:
 def remove(token: str, /) -> None:
     """Revoke a token. It is rejected everywhere within a minute.
 
-    Parameters
-    ----------
-    token
-        The token's id, from `taskmq admin token list`.
+    Args:
+        token: The token's id, from `taskmq admin token list`.
     """
     ask(lambda api: api.tokens.revoke(token))
     note(f"token {token} revoked")

@@ -31,15 +31,11 @@ def add(
 ) -> None:
     """Add a user without a role; grant one with `taskmq admin role add`.
 
-    Parameters
-    ----------
-    name
-        The user's name.
-    email
-        The user's email address.
-    password
-        Prompt for a password, or read it from the first line of standard input. Without one, the user can only use
-        tokens.
+    Args:
+        name: The user's name.
+        email: The user's email address.
+        password: Prompt for a password, or read it from the first line of standard input.
+            Without one, the user can only use tokens.
     """
     given = read_password(name) if password else None
     made = ask(lambda api: api.users.add(name, given, email=email))
@@ -60,10 +56,8 @@ def list_users() -> None:
 def show(name: str, /) -> None:
     """Show a user with their roles, sessions and tokens.
 
-    Parameters
-    ----------
-    name
-        The user.
+    Args:
+        name: The user.
     """
 
     async def read(api: Api) -> "tuple[UserView, Sequence[SessionView], Sequence[TokenView]]":
@@ -89,12 +83,9 @@ def password(name: str, /, *, keep_tokens: Annotated[bool, Parameter(negative=""
 
     Prompts for the password, or reads it from the first line of standard input.
 
-    Parameters
-    ----------
-    name
-        The user.
-    keep_tokens
-        Keep the user's API tokens valid, for example if the user only forgot the password.
+    Args:
+        name: The user.
+        keep_tokens: Keep the user's API tokens valid, for example if the user only forgot the password.
     """
     given = read_password(name)
 
@@ -112,10 +103,8 @@ def password(name: str, /, *, keep_tokens: Annotated[bool, Parameter(negative=""
 def disable(name: str, /) -> None:
     """Block all credentials of a user, within a minute everywhere, until the user is enabled again.
 
-    Parameters
-    ----------
-    name
-        The user.
+    Args:
+        name: The user.
     """
     _set_disabled(name, is_disabled=True)
     note(f"user {name} disabled; undo with `taskmq admin user enable {name}`")
@@ -125,10 +114,8 @@ def disable(name: str, /) -> None:
 def enable(name: str, /) -> None:
     """Enable a disabled user. Their tokens are valid again; their sessions have ended.
 
-    Parameters
-    ----------
-    name
-        The user.
+    Args:
+        name: The user.
     """
     _set_disabled(name, is_disabled=False)
     note(f"user {name} enabled")
@@ -141,10 +128,8 @@ def remove(name: str, /) -> None:
 
     The audit keeps the user's actions under an id, and its hash chain stays valid.
 
-    Parameters
-    ----------
-    name
-        The user.
+    Args:
+        name: The user.
     """
 
     async def run(api: Api) -> None:

@@ -36,10 +36,8 @@ _Tenant = Annotated[str, Parameter(help="The tenant. Default: the instance.")]
 def list_alerts(*, resolved: Annotated[bool, Parameter(negative="")] = False) -> int:
     """List active alerts. Exits with 1 if one is firing.
 
-    Parameters
-    ----------
-    resolved
-        Include resolved alerts.
+    Args:
+        resolved: Include resolved alerts.
     """
     found = ask(lambda api: api.alerts.list())
     show_rows(_ALERT_COLUMNS, [one for one in found.items if resolved or one.state != "resolved"], _alert_row)
@@ -60,12 +58,9 @@ def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = Fal
     The file is TOML with a table `[[rule]]` for each: `name`, `metric`, `threshold`, `channels` and others. A
     top-level `channels` is the default for rules without channels. See docs/alerts.md.
 
-    Parameters
-    ----------
-    file
-        The file of rules.
-    prune
-        Remove rules of the same tenants that are not in the file.
+    Args:
+        file: The file of rules.
+        prune: Remove rules of the same tenants that are not in the file.
     """
     wanted = _rules_of(file)
 
@@ -110,16 +105,11 @@ def send_test(name: str, /, *, tenant: _Tenant = "") -> None:
 def silence(seconds: str, /, *, rule: str = "", subject: str = "", tenant: _Tenant = "", why: str = "") -> None:
     """Suppress the notices of some alerts for a while.
 
-    Parameters
-    ----------
-    seconds
-        Duration, such as 2h.
-    rule
-        Only rules with matching names, such as `charges-*`. Default: all.
-    subject
-        Only matching subjects, such as `queue:mail`. Default: all.
-    why
-        The reason, for people.
+    Args:
+        seconds: Duration, such as 2h.
+        rule: Only rules with matching names, such as `charges-*`. Default: all.
+        subject: Only matching subjects, such as `queue:mail`. Default: all.
+        why: The reason, for people.
     """
     span = parse_seconds(seconds, what="seconds")
     made = ask(lambda api: _api_for(api, tenant).alerts.silence(span, rule=rule, subject=subject, note=why))

@@ -33,12 +33,9 @@ def list_groups(
 ) -> int:
     """List groups of failures, those with the most failures first. Exits with 1 if one is open.
 
-    Parameters
-    ----------
-    since
-        Length of the period, such as 2h. `before` counts the failures in the same time before it.
-    state
-        Only groups in this state.
+    Args:
+        since: Length of the period, such as 2h. `before` counts the failures in the same time before it.
+        state: Only groups in this state.
     """
     begin = to_datetime(SystemClock().now_ms()) - timedelta(seconds=parse_seconds(since, what="since"))
     found = ask(lambda api: api.failure_groups.list(since=begin, state=state), tenant=tenant)

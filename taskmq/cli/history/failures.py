@@ -38,24 +38,15 @@ def failures(
     reports (unless schedulers run with `--no-history`) and from dead letters; and failed runs of workflows, by the
     time they started. Unavailable sources are named; the rest is listed.
 
-    Parameters
-    ----------
-    job
-        The id of one sent job: show its last failure with the traceback. Exits with 3 if there is none.
-    since
-        Maximum age, such as 2h.
-    until
-        Minimum age.
-    lane
-        Only jobs submitted to the store, only jobs sent to the broker, or only workflows.
-    task
-        Only this task; workflows have none.
-    queue
-        Only this queue; workflows have none.
-    tenant
-        Only this tenant; '' selects jobs without a tenant.
-    limit
-        Maximum number of failures.
+    Args:
+        job: The id of one sent job: show its last failure with the traceback. Exits with 3 if there is none.
+        since: Maximum age, such as 2h.
+        until: Minimum age.
+        lane: Only jobs submitted to the store, only jobs sent to the broker, or only workflows.
+        task: Only this task; workflows have none.
+        queue: Only this queue; workflows have none.
+        tenant: Only this tenant; '' selects jobs without a tenant.
+        limit: Maximum number of failures.
     """
     now = to_datetime(SystemClock().now_ms())
     begin, end = (

@@ -60,35 +60,21 @@ def begin(
     `--wait` this process takes part, even if no scheduler or server runs, and exits with 6 if some jobs were left
     unchanged.
 
-    Parameters
-    ----------
-    action
-        cancel, hold, release, retry or change.
-    where
-        A filter, as in `job list`.
-    everything
-        Act on all jobs; required without a filter.
-    at
-        For change: the new time to run, such as 2027-01-31T09:00+01:00.
-    delay
-        For change: the new time to run, from now.
-    priority
-        For change: the new priority.
-    mode
-        For retry: resume or new, as in `job retry`.
-    again
-        For retry: include jobs that were retried before.
-    rate
-        Maximum number of jobs per second.
-    because
-        The reason, for the jobs' histories and the audit.
-    dry_run
-        Only print how many jobs match.
-    wait
-        Take part in the operation and return when it has ended. If this process stops first, a scheduler or a server
-        carries on.
-    yes
-        Skip the confirmation prompt.
+    Args:
+        action: cancel, hold, release, retry or change.
+        where: A filter, as in `job list`.
+        everything: Act on all jobs; required without a filter.
+        at: For change: the new time to run, such as 2027-01-31T09:00+01:00.
+        delay: For change: the new time to run, from now.
+        priority: For change: the new priority.
+        mode: For retry: resume or new, as in `job retry`.
+        again: For retry: include jobs that were retried before.
+        rate: Maximum number of jobs per second.
+        because: The reason, for the jobs' histories and the audit.
+        dry_run: Only print how many jobs match.
+        wait: Take part in the operation and return when it has ended.
+            If this process stops first, a scheduler or a server carries on.
+        yes: Skip the confirmation prompt.
     """
     if not where.strip() and not everything:
         raise InvalidOption("no jobs selected: pass a filter or --everything")
@@ -121,10 +107,8 @@ def begin(
 def list_bulks(*, limit: int = 50) -> None:
     """List bulk operations, newest first.
 
-    Parameters
-    ----------
-    limit
-        Maximum number of operations.
+    Args:
+        limit: Maximum number of operations.
     """
     found = ask(lambda api: first_items(api.bulks.page, limit)).items
     show_rows(_COLUMNS, found, _row)
@@ -134,10 +118,8 @@ def list_bulks(*, limit: int = 50) -> None:
 def show(bulk: str, /) -> None:
     """Show the progress of a bulk operation, and which jobs were left unchanged.
 
-    Parameters
-    ----------
-    bulk
-        The operation's id.
+    Args:
+        bulk: The operation's id.
     """
     _show(ask(lambda api: api.bulks.get(bulk)))
 
@@ -147,10 +129,8 @@ def show(bulk: str, /) -> None:
 def abort(bulk: str, /) -> None:
     """Stop a bulk operation. Up to 20 jobs in progress may still be changed.
 
-    Parameters
-    ----------
-    bulk
-        The operation's id.
+    Args:
+        bulk: The operation's id.
     """
     _show(ask(lambda api: api.bulks.abort(bulk)))
 

@@ -45,12 +45,9 @@ def put(
 ) -> None:
     """Create a version of a definition, unless the last one is identical; print the current version.
 
-    Parameters
-    ----------
-    name
-        The definition's name; no task may have it.
-    task
-        The name of a task of the app, or of one that a worker has registered.
+    Args:
+        name: The definition's name; no task may have it.
+        task: The name of a task of the app, or of one that a worker has registered.
     """
     body = DefinitionBody(
         task=task, args=array_of("--args", args), kwargs=object_of("--kwargs", kwargs), **flags.fields()
@@ -69,10 +66,8 @@ def show(
 ) -> None:
     """Show a definition with its arguments. Exits with 3 if there is none.
 
-    Parameters
-    ----------
-    name
-        The definition's name.
+    Args:
+        name: The definition's name.
     """
     found = ask(lambda api: api.definitions.get(name, version=version), tenant=tenant or None)
     show_record(found, lambda: _record(found))
@@ -82,14 +77,10 @@ def show(
 def list_definitions(prefix: str = "", /, *, tenant: _Tenant = "", limit: int = 50, after: str | None = None) -> None:
     """List definitions by name.
 
-    Parameters
-    ----------
-    prefix
-        Only names with this prefix.
-    limit
-        Maximum number of definitions.
-    after
-        Continue after this name, printed at the end of an earlier list.
+    Args:
+        prefix: Only names with this prefix.
+        limit: Maximum number of definitions.
+        after: Continue after this name, printed at the end of an earlier list.
     """
     found = ask(
         lambda api: first_items(partial(api.definitions.page, prefix), limit, after=after),
@@ -104,14 +95,10 @@ def list_definitions(prefix: str = "", /, *, tenant: _Tenant = "", limit: int = 
 def versions(name: str, /, *, tenant: _Tenant = "", limit: int = 50, before: int | None = None) -> None:
     """List the versions of a definition, newest first, including those of a deleted one.
 
-    Parameters
-    ----------
-    name
-        The definition's name.
-    limit
-        Maximum number of versions.
-    before
-        Only versions below this number.
+    Args:
+        name: The definition's name.
+        limit: Maximum number of versions.
+        before: Only versions below this number.
     """
     found = ask(lambda api: api.definitions.versions(name, before=before, limit=limit), tenant=tenant or None)
     show_rows(_COLUMNS, found, _row)
@@ -123,10 +110,8 @@ def versions(name: str, /, *, tenant: _Tenant = "", limit: int = 50, before: int
 def delete(name: str, /, *, tenant: _Tenant = "", version: _Version = None) -> None:
     """Delete a definition. Its jobs continue, and its versions are kept.
 
-    Parameters
-    ----------
-    name
-        The definition's name.
+    Args:
+        name: The definition's name.
     """
     ask(lambda api: api.definitions.delete(name, version=version), tenant=tenant or None)
     note(f"definition {name} deleted; its versions remain: `taskmq definition versions {name}`")

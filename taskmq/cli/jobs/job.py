@@ -61,16 +61,11 @@ def show(
     Exits with 3 if none of them knows it. A job that waits at the broker is not found: a broker cannot look up a
     single message.
 
-    Parameters
-    ----------
-    job
-        The job's id.
-    values
-        Include arguments, result and traceback, which may contain secrets.
-    depth
-        Search only this many dead letters of each queue, oldest first. Default: all.
-    within
-        How long to wait for workers to answer.
+    Args:
+        job: The job's id.
+        values: Include arguments, result and traceback, which may contain secrets.
+        depth: Search only this many dead letters of each queue, oldest first. Default: all.
+        within: How long to wait for workers to answer.
     """
     expand = ["progress", "options", *(["payload", "result"] if values else [])]
 
@@ -114,14 +109,10 @@ def show(
 def waiting(*, task: str | None = None, queue: str | None = None, limit: int = 50) -> None:
     """List the jobs that wait for their time in the state (TaskMQ(delay="state")), earliest first.
 
-    Parameters
-    ----------
-    task
-        Only jobs of this task.
-    queue
-        Only jobs of this queue.
-    limit
-        Maximum number of jobs.
+    Args:
+        task: Only jobs of this task.
+        queue: Only jobs of this queue.
+        limit: Maximum number of jobs.
     """
     jobs = run_with_app(lambda target: target.jobs.alist_waiting(limit=limit, task=task, queue=queue))
     print_rows(_COLUMNS, [_row(job) for job in jobs])
@@ -135,14 +126,10 @@ def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: s
 
     Exits with 3 if the job has already ended, or is unknown to the state.
 
-    Parameters
-    ----------
-    job
-        The job's id.
-    reason
-        Reason passed to those callers.
-    remember
-        How long workers remember to end the job on delivery, such as 7d.
+    Args:
+        job: The job's id.
+        reason: Reason passed to those callers.
+        remember: How long workers remember to end the job on delivery, such as 7d.
     """
 
     async def run(api: Api) -> Cancellation:
@@ -174,12 +161,9 @@ def reschedule(
 ) -> int:
     """Change the time of a job that waits in the state.
 
-    Parameters
-    ----------
-    job
-        The job's id.
-    delay
-        Run this long from now, such as 5m.
+    Args:
+        job: The job's id.
+        delay: Run this long from now, such as 5m.
     """
     instant = None if eta is None else instant_of("--eta", eta)
     is_done = change_with_app(

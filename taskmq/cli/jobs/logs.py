@@ -37,20 +37,13 @@ def logs(
 
     Workers capture log lines with `--capture-logs`.
 
-    Parameters
-    ----------
-    job
-        The job's id.
-    follow
-        Keep printing new lines until the job has ended.
-    level
-        Minimum level: debug, info, warning, error.
-    text
-        Only lines that contain this text.
-    attempt
-        Only lines of this attempt, from 1.
-    limit
-        Maximum number of lines; not with --follow.
+    Args:
+        job: The job's id.
+        follow: Keep printing new lines until the job has ended.
+        level: Minimum level: debug, info, warning, error.
+        text: Only lines that contain this text.
+        attempt: Only lines of this attempt, from 1.
+        limit: Maximum number of lines; not with --follow.
     """
 
     def lines(api: Api) -> "Awaitable[list[LineView] | None]":

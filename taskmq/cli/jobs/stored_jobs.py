@@ -87,25 +87,18 @@ def submit(
 ) -> int:
     """Submit a job to the store and print its id.
 
-    Parameters
-    ----------
-    task
-        The name of a task of the app, of one that a worker has registered, or of a definition. `--args` replaces all
-        of a definition's positional arguments, `--kwargs` those of the same names.
-    tenant
-        The tenant that owns the job.
-    job_id
-        Your own id. Submitting it again with the same content has no effect; with other content it exits with 6.
-    order_key
-        In an ordered queue, jobs with the same key run one at a time. Default: the task's key for the arguments.
-    idempotency_key
-        The work of one key is done once. Default: the task's key for the arguments.
-    meta
-        NAME=VALUE that the task reads as `ctx.meta`. May be repeated.
-    held
-        Do not run the job until it is released.
-    depends_on
-        Id of a job that must succeed first; ended=ID or failed=ID for those outcomes. May be repeated.
+    Args:
+        task: The name of a task of the app, of one that a worker has registered, or of a definition.
+            `--args` replaces all of a definition's positional arguments, `--kwargs` those of the same names.
+        tenant: The tenant that owns the job.
+        job_id: Your own id. Submitting it again with the same content has no effect;
+            with other content it exits with 6.
+        order_key: In an ordered queue, jobs with the same key run one at a time.
+            Default: the task's key for the arguments.
+        idempotency_key: The work of one key is done once. Default: the task's key for the arguments.
+        meta: NAME=VALUE that the task reads as `ctx.meta`. May be repeated.
+        held: Do not run the job until it is released.
+        depends_on: Id of a job that must succeed first; ended=ID or failed=ID for those outcomes. May be repeated.
     """
     body = SubmitBody(
         job_type=task,
@@ -148,16 +141,11 @@ def list_jobs(
     A filter has parts separated by spaces: `status:failed,cancelled queue:mail created:>-24h label.team:web`. Every
     part must match, with one of its values; `-` before a part negates it.
 
-    Parameters
-    ----------
-    where
-        A filter. Default: all jobs.
-    limit
-        Maximum number of jobs.
-    after
-        Continue an earlier list at the cursor it printed.
-    count
-        Print only the number of jobs; exact up to 10,000.
+    Args:
+        where: A filter. Default: all jobs.
+        limit: Maximum number of jobs.
+        after: Continue an earlier list at the cursor it printed.
+        count: Print only the number of jobs; exact up to 10,000.
     """
     if count:
         counted = ask(lambda api: api.jobs.count(where), may_be_stale=True)
@@ -193,14 +181,10 @@ def change(
 ) -> int:
     """Change a job that no worker has started. Fields that are not given keep their values.
 
-    Parameters
-    ----------
-    job
-        The job's id.
-    priority
-        0 (lowest) to 9 (highest).
-    queue
-        The queue to run in.
+    Args:
+        job: The job's id.
+        priority: 0 (lowest) to 9 (highest).
+        queue: The queue to run in.
     """
     positional = None if args is None else array_of("--args", args)
     named = None if kwargs is None else object_of("--kwargs", kwargs)
@@ -234,10 +218,8 @@ def hold(*jobs: str, note: _Note = "") -> int:
 
     For all jobs of a filter, use `taskmq bulk begin hold FILTER`.
 
-    Parameters
-    ----------
-    jobs
-        Their ids.
+    Args:
+        jobs: Their ids.
     """
     return _act("hold", lambda api, job: api.jobs.hold(job, note=note), jobs)
 
@@ -249,10 +231,8 @@ def release(*jobs: str, note: _Note = "") -> int:
 
     For all jobs of a filter, use `taskmq bulk begin release FILTER`.
 
-    Parameters
-    ----------
-    jobs
-        Their ids.
+    Args:
+        jobs: Their ids.
     """
     return _act("release", lambda api, job: api.jobs.release(job, note=note), jobs)
 
@@ -269,16 +249,11 @@ def signal(
 ) -> int:
     """Send a signal to a job whose task waits for it. Exits with 6 if the job has ended.
 
-    Parameters
-    ----------
-    job
-        The job's id.
-    signal
-        The name that a call of the task waits for.
-    value
-        The value that the call returns: JSON, or a text.
-    signal_id
-        An id: sending it again has no effect.
+    Args:
+        job: The job's id.
+        signal: The name that a call of the task waits for.
+        value: The value that the call returns: JSON, or a text.
+        signal_id: An id: sending it again has no effect.
     """
     body = JobSignalBody(signal=signal, value=any_value(value), signal_id=signal_id)
     sent = ask_about(job, lambda api: api.jobs.signal(job, body))
@@ -298,16 +273,13 @@ def retry(
 
     For all jobs of a filter, use `taskmq bulk begin retry FILTER`.
 
-    Parameters
-    ----------
-    jobs
-        Their ids.
-    mode
-        How to run an ended job again. resume: continue under its id with the next attempt and what its runs have
-        saved. new: repeat it from the beginning as another job. Default: resume if its submitter chose its id and it
-        neither succeeded nor was cancelled while running.
-    again
-        Include jobs that another job repeats already; without it they are left, and the command exits with 6.
+    Args:
+        jobs: Their ids.
+        mode: How to run an ended job again.
+            resume: continue under its id with the next attempt and what its runs have saved. new: repeat it from the
+            beginning as another job. Default: resume if its submitter chose its id and it neither succeeded nor was
+            cancelled while running.
+        again: Include jobs that another job repeats already; without it they are left, and the command exits with 6.
     """
     return _act("retry", lambda api, job: api.jobs.retry(job, mode=mode, again=again, note=note), jobs)
 
@@ -328,14 +300,10 @@ def clone(
 
     If `--args` or `--kwargs` is given, the copy has only these arguments.
 
-    Parameters
-    ----------
-    job
-        The job's id.
-    new_id
-        The id of the copy. Default: generated.
-    priority
-        0 (lowest) to 9 (highest).
+    Args:
+        job: The job's id.
+        new_id: The id of the copy. Default: generated.
+        priority: 0 (lowest) to 9 (highest).
     """
     instant = None if at is None else instant_of("--at", at)
     positional = None if args is None else array_of("--args", args)
@@ -375,10 +343,8 @@ def explain(job: str, /) -> int:
 def history(job: str, /) -> int:
     """List the exceptional events of a job, such as changes and cancellations: by whom, and why.
 
-    Parameters
-    ----------
-    job
-        The job's id.
+    Args:
+        job: The job's id.
     """
 
     def row(entry: "HistoryView") -> dict[str, Any]:
@@ -392,10 +358,8 @@ def history(job: str, /) -> int:
 def attempts(job: str, /) -> int:
     """List the attempts of a job.
 
-    Parameters
-    ----------
-    job
-        The job's id.
+    Args:
+        job: The job's id.
     """
 
     def row(one: "AttemptView") -> dict[str, Any]:

@@ -23,14 +23,10 @@ _COLUMNS: Final = ("task", "queue", "arguments", "registered", "by", "descriptio
 def list_tasks(prefix: str = "", /, *, limit: int = 50, after: str | None = None) -> None:
     """List tasks by name.
 
-    Parameters
-    ----------
-    prefix
-        Only names with this prefix.
-    limit
-        Maximum number of tasks.
-    after
-        Continue after this name, printed at the end of an earlier list.
+    Args:
+        prefix: Only names with this prefix.
+        limit: Maximum number of tasks.
+        after: Continue after this name, printed at the end of an earlier list.
     """
     found = ask(lambda api: first_items(partial(api.tasks.page, prefix), limit, after=after))
     show_rows(_COLUMNS, found.items, _row)
@@ -42,10 +38,8 @@ def list_tasks(prefix: str = "", /, *, limit: int = 50, after: str | None = None
 def show(task: str, /) -> None:
     """Show a task with the JSON Schema of its arguments. Exits with 3 if neither the app nor the store knows it.
 
-    Parameters
-    ----------
-    task
-        The task's name.
+    Args:
+        task: The task's name.
     """
     found = ask(lambda api: api.tasks.get(task))
 

@@ -48,10 +48,8 @@ Yes = Annotated[bool, Parameter(negative="", help="Skip the confirmation prompt.
 def list_letters(queue: AnyQueue = None, /, *, limit: Count = 50, filters: Filters = _EVERYTHING) -> None:
     """List the oldest dead letters of a queue, or of all queues of the app. Changes nothing.
 
-    Parameters
-    ----------
-    limit
-        Maximum number of letters.
+    Args:
+        limit: Maximum number of letters.
     """
 
     async def run(api: Api) -> tuple[list[LetterView], int]:
@@ -91,14 +89,10 @@ def groups(queue: AnyQueue = None, /, *, filters: Filters = _EVERYTHING) -> None
 def show(queue: Queue, job: str, /, *, tenant: str | None = None, depth: Count | None = None) -> int:
     """Show one dead letter with its message and traceback.
 
-    Parameters
-    ----------
-    job
-        The job's id.
-    tenant
-        Only a letter of this tenant's job.
-    depth
-        Search only this many letters, oldest first. Default: all.
+    Args:
+        job: The job's id.
+        tenant: Only a letter of this tenant's job.
+        depth: Search only this many letters, oldest first. Default: all.
     """
     letters = ask(
         lambda api: api.dead_letters.list(queue, job=job, depth=depth, limit=1, expand=["body"]), tenant=tenant
@@ -148,24 +142,15 @@ def replay_letters(
     If a job has several letters, as after a killed worker, one is sent and the others are dropped. A letter is
     removed only after its copy is confirmed. Letters that arrive later are left for the next run.
 
-    Parameters
-    ----------
-    limit
-        Maximum number of letters. Default: all.
-    to
-        Send them to another queue; the priority class stays.
-    keep_attempts
-        Continue with the last attempt instead of the first.
-    rate
-        Maximum rate, such as 50/s or 100/m.
-    max_replays
-        Leave letters that were replayed this often before.
-    duplicates
-        Send all letters of a job.
-    force
-        Replay these, too.
-    dry_run
-        Only list what would be replayed.
+    Args:
+        limit: Maximum number of letters. Default: all.
+        to: Send them to another queue; the priority class stays.
+        keep_attempts: Continue with the last attempt instead of the first.
+        rate: Maximum rate, such as 50/s or 100/m.
+        max_replays: Leave letters that were replayed this often before.
+        duplicates: Send all letters of a job.
+        force: Replay these, too.
+        dry_run: Only list what would be replayed.
     """
     body = ReplayBody(
         **filters.given,
@@ -210,12 +195,9 @@ def purge_letters(
 ) -> int:
     """Delete all or the matching dead letters of a queue. Back them up with `dlq export` first.
 
-    Parameters
-    ----------
-    limit
-        Maximum number of letters, oldest first. Default: all.
-    dry_run
-        Only list what would be deleted.
+    Args:
+        limit: Maximum number of letters, oldest first. Default: all.
+        dry_run: Only list what would be deleted.
     """
     which = "all" if filters == _EVERYTHING and limit is None else "the matching"
     if not dry_run and not confirm(f"Delete {which} dead letters of {queue!r}?", yes=yes):
@@ -244,12 +226,9 @@ def export(
 
     A text body is in "body", any other in "body_base64".
 
-    Parameters
-    ----------
-    file
-        The file to write; it must not exist. Default: standard output.
-    limit
-        Maximum number of letters, oldest first. Default: all.
+    Args:
+        file: The file to write; it must not exist. Default: standard output.
+        limit: Maximum number of letters, oldest first. Default: all.
     """
     with _open_new(file) as target:
 
@@ -270,12 +249,9 @@ def list_archived(
 ) -> None:
     """List the dead letters in the broker's archive, of all queues. Changes nothing.
 
-    Parameters
-    ----------
-    start
-        The offset to begin at; continue a list at its last offset plus one.
-    limit
-        Maximum number of letters.
+    Args:
+        start: The offset to begin at; continue a list at its last offset plus one.
+        limit: Maximum number of letters.
     """
 
     async def run(app: "TaskMQ") -> list[tuple[int, LetterView]]:

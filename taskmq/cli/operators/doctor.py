@@ -25,10 +25,8 @@ def doctor(*, watch: str | None = None) -> int:
     With --app, checks the app's queues, too. Changes nothing. Through a server, shows the health of its store,
     broker, state, schedulers and workers, and what does not work without each.
 
-    Parameters
-    ----------
-    watch
-        Check again after this time, such as 30s, to find messages stuck in a queue.
+    Args:
+        watch: Check again after this time, such as 30s, to find messages stuck in a queue.
     """
     if current_globals().server is not None:
         refuse_local_options(watch=watch)

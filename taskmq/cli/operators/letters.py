@@ -23,26 +23,16 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 class Filters:
     """Filters on dead letters. All must match.
 
-    Parameters
-    ----------
-    task
-        Only letters of this task, or matching a pattern such as shop.*
-    error
-        Only letters whose error ("type: message") contains this text or matches this pattern.
-    reason
-        Only letters with this reason: error, timeout, rejected, delivery_limit, ...; or a pattern.
-    fingerprint
-        Only letters of this failure, as shown by `groups`; a prefix is enough.
-    job
-        Only the letter of this job.
-    tenant
-        Only letters of this tenant's jobs; '' selects jobs without a tenant.
-    older_than
-        Only letters at least this old, such as 1h30m.
-    newer_than
-        Only letters at most this old.
-    depth
-        Search only this many letters, oldest first.
+    Args:
+        task: Only letters of this task, or matching a pattern such as shop.*
+        error: Only letters whose error ("type: message") contains this text or matches this pattern.
+        reason: Only letters with this reason: error, timeout, rejected, delivery_limit, ...; or a pattern.
+        fingerprint: Only letters of this failure, as shown by `groups`; a prefix is enough.
+        job: Only the letter of this job.
+        tenant: Only letters of this tenant's jobs; '' selects jobs without a tenant.
+        older_than: Only letters at least this old, such as 1h30m.
+        newer_than: Only letters at most this old.
+        depth: Search only this many letters, oldest first.
     """
 
     task: str | None = None

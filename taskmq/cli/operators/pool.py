@@ -40,10 +40,8 @@ def list_pools() -> None:
 def show(pool: str, /) -> int:
     """Show a pool with its parents and children.
 
-    Parameters
-    ----------
-    pool
-        The pool's name.
+    Args:
+        pool: The pool's name.
     """
     pools = {one.pool: one for one in ask(lambda api: api.pools.list()).items}
     if pool not in pools:
@@ -72,18 +70,12 @@ def set_pool(
 ) -> None:
     """Create the pool of a tenant, or change the given fields. Takes effect within two seconds.
 
-    Parameters
-    ----------
-    pool
-        The tenant whose jobs belong to the pool; `*` stands for every tenant without a pool.
-    weight
-        Share relative to its siblings, in queues with policy weighted.
-    parent
-        The parent pool.
-    least
-        Guaranteed jobs in flight, or guaranteed node resources: 4, or slots=4,gpu=1; 0: no minimum.
-    most
-        Maximum in flight, in the same form; further jobs wait. 0: no cap.
+    Args:
+        pool: The tenant whose jobs belong to the pool; `*` stands for every tenant without a pool.
+        weight: Share relative to its siblings, in queues with policy weighted.
+        parent: The parent pool.
+        least: Guaranteed jobs in flight, or guaranteed node resources: 4, or slots=4,gpu=1; 0: no minimum.
+        most: Maximum in flight, in the same form; further jobs wait. 0: no cap.
     """
 
     async def change(api: Api) -> "PoolView":
@@ -106,10 +98,8 @@ def set_pool(
 def remove(pool: str, /) -> None:
     """Remove a pool; its tenant has weight 1 again.
 
-    Parameters
-    ----------
-    pool
-        The pool's name.
+    Args:
+        pool: The pool's name.
     """
     ask(lambda api: api.pools.remove(pool))
     note(f"pool {pool} removed")
@@ -129,20 +119,14 @@ def policy(
 ) -> None:
     """Set the scheduling policy of a queue, overriding the app.
 
-    Parameters
-    ----------
-    queue
-        The queue, by its name in the app.
-    policy
-        fair, weighted, round_robin, priority, deadline or fifo; none: as the app says.
-    strict
-        Always serve the highest class first; lower ones may starve.
-    preempt_after
-        Seconds that a pool or class stays below its guarantee before preemptible runs are stopped for it.
-    preempt_grace
-        Seconds that a preempted run has to end.
-    preempt_most
-        How often in a row a job may be preempted; 0: never.
+    Args:
+        queue: The queue, by its name in the app.
+        policy: fair, weighted, round_robin, priority, deadline or fifo; none: as the app says.
+        strict: Always serve the highest class first; lower ones may starve.
+        preempt_after: Seconds that a pool or class stays below its guarantee before preemptible runs are stopped for
+            it.
+        preempt_grace: Seconds that a preempted run has to end.
+        preempt_most: How often in a row a job may be preempted; 0: never.
     """
     if policy == "none":
         ask(lambda api: api.pools.remove_policy(queue))

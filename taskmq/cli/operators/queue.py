@@ -27,10 +27,8 @@ FLOW: Final = ("in_per_s", "out_per_s", "empty_in")
 def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q"])] = None) -> None:
     """List the queues of the app (--app), or the named ones.
 
-    Parameters
-    ----------
-    queues
-        Queues, separated by commas; also queues of the broker, such as orders.s02.
+    Args:
+        queues: Queues, separated by commas; also queues of the broker, such as orders.s02.
     """
     names = [name.strip() for name in queues.split(",")] if queues else []
     found = ask(lambda api: api.queues.list(names))
@@ -59,12 +57,9 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
 def show(queue: str, /, *, within: str = "1s") -> None:
     """Show a queue: its contents, properties, users and consumers.
 
-    Parameters
-    ----------
-    queue
-        The queue, by its name in the app.
-    within
-        How long to wait for workers to answer.
+    Args:
+        queue: The queue, by its name in the app.
+        within: How long to wait for workers to answer.
     """
     found = ask(lambda api: api.queues.get(queue, within=seconds_of(within)))
 
@@ -106,10 +101,8 @@ def purge(queue: str, /) -> None:
 
     Jobs of the store are not deleted: cancel them with `taskmq bulk begin cancel queue:NAME`.
 
-    Parameters
-    ----------
-    queue
-        The queue, by its name in the app.
+    Args:
+        queue: The queue, by its name in the app.
     """
     note(f"{ask(lambda api: api.queues.purge(queue))} messages deleted")
 
@@ -122,16 +115,11 @@ def move(queue: str, to: str, /, *, count: int | None = None, task: str | None =
 
     Jobs of the store and delayed messages stay. The workers of the other queue must have the tasks.
 
-    Parameters
-    ----------
-    queue
-        The queue, by its name in the app.
-    to
-        The other queue.
-    count
-        Move at most this many messages, oldest first.
-    task
-        Only messages of matching tasks; wildcards * and ?.
+    Args:
+        queue: The queue, by its name in the app.
+        to: The other queue.
+        count: Move at most this many messages, oldest first.
+        task: Only messages of matching tasks; wildcards * and ?.
     """
     done = ask(lambda api: api.queues.move(queue, to, count=count, task=task))
     stayed = f", {done.stayed} left: {to} cannot accept them" if done.stayed else ""
@@ -146,12 +134,9 @@ def pause(*queues: str, reason: Annotated[str, Parameter(name="--note")] = "") -
     Workers stop at once, or within ten seconds if they take no commands, and give back jobs that have not started.
     Running jobs continue; messages, delays and retries wait in the queue. Needs a state.
 
-    Parameters
-    ----------
-    queues
-        The queues, by their names in the app.
-    reason
-        The reason, shown with the queue.
+    Args:
+        queues: The queues, by their names in the app.
+        reason: The reason, shown with the queue.
     """
     names = _check_queues(queues)
 
@@ -167,10 +152,8 @@ def pause(*queues: str, reason: Annotated[str, Parameter(name="--note")] = "") -
 def resume(*queues: str) -> None:
     """Resume paused queues.
 
-    Parameters
-    ----------
-    queues
-        The queues, by their names in the app.
+    Args:
+        queues: The queues, by their names in the app.
     """
     names = _check_queues(queues)
 

@@ -29,14 +29,10 @@ _SEEN_BY: Final = {
 def list_reactions(prefix: str = "", /, *, limit: int = 50, after: str | None = None) -> None:
     """List the app's reactions by name.
 
-    Parameters
-    ----------
-    prefix
-        Only names with this prefix.
-    limit
-        Maximum number of reactions.
-    after
-        Continue after this name, printed at the end of an earlier list.
+    Args:
+        prefix: Only names with this prefix.
+        limit: Maximum number of reactions.
+        after: Continue after this name, printed at the end of an earlier list.
     """
     found = ask(lambda api: first_items(partial(api.reactions.page, prefix), limit, after=after))
     show_rows(_COLUMNS, found.items, _row)
@@ -58,22 +54,15 @@ def put(
 ) -> None:
     """Create or replace a reaction to ends of stored jobs or runs.
 
-    Parameters
-    ----------
-    name
-        The reaction's name.
-    task
-        The task to call, as a stored job.
-    when
-        The condition as JSON: {"kind": "job", "tasks": ["load"], "states": ["failed"]}, {"kind": "run", "workflow":
-        "nightly", "states": ["failed"]}, or such conditions as "parts" of the kind "all_of", "any_of" or "at_least"
-        (with a "count").
-    debounce
-        Duration without further events before it calls the task.
-    limit
-        Longest wait from its first event to the call.
-    at_limit
-        At the limit, forget the events or call the task with them.
+    Args:
+        name: The reaction's name.
+        task: The task to call, as a stored job.
+        when: The condition as JSON: {"kind": "job", "tasks": ["load"], "states": ["failed"]}, {"kind": "run",
+            "workflow": "nightly", "states": ["failed"]}, or such conditions as "parts" of the kind "all_of", "any_of"
+            or "at_least" (with a "count").
+        debounce: Duration without further events before it calls the task.
+        limit: Longest wait from its first event to the call.
+        at_limit: At the limit, forget the events or call the task with them.
     """
     condition = object_of("--when", when)
     body = PutReactionBody(task=task, when=condition, debounce=debounce, limit=limit, at_limit=at_limit)
@@ -87,10 +76,8 @@ def put(
 def remove(name: str, /) -> None:
     """Remove a reaction that was created at run time, with its events.
 
-    Parameters
-    ----------
-    name
-        The reaction's name.
+    Args:
+        name: The reaction's name.
     """
     ask(lambda api: api.reactions.remove(name))
     note(f"reaction {name} removed")
@@ -100,10 +87,8 @@ def remove(name: str, /) -> None:
 def show(name: str, /) -> None:
     """Show a reaction, the events it waits for, and its calls.
 
-    Parameters
-    ----------
-    name
-        The reaction's name.
+    Args:
+        name: The reaction's name.
     """
     found = ask(lambda api: api.reactions.get(name))
 

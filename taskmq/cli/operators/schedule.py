@@ -66,14 +66,10 @@ def list_schedules(prefix: str = "", /, *, limit: int = 50, after: str | None = 
 
     The reactions of the app's tasks follow.
 
-    Parameters
-    ----------
-    prefix
-        Only names with this prefix.
-    limit
-        Maximum number of schedules.
-    after
-        Continue after this name, printed at the end of an earlier list.
+    Args:
+        prefix: Only names with this prefix.
+        limit: Maximum number of schedules.
+        after: Continue after this name, printed at the end of an earlier list.
     """
     reactions: list[ReactionLine] = []
 
@@ -104,16 +100,11 @@ def next_instants(
 ) -> int:
     """List the next occurrences of all or the named schedules, earliest first.
 
-    Parameters
-    ----------
-    names
-        The schedules. Default: all.
-    count
-        Maximum number of occurrences: 5 by default, 1,000 with `--until`.
-    after
-        Begin after this instant instead of now, such as 2027-01-31T09:00+01:00 or +1h.
-    until
-        List every occurrence up to this instant, such as +1h.
+    Args:
+        names: The schedules. Default: all.
+        count: Maximum number of occurrences: 5 by default, 1,000 with `--until`.
+        after: Begin after this instant instead of now, such as 2027-01-31T09:00+01:00 or +1h.
+        until: List every occurrence up to this instant, such as +1h.
     """
     start = None if after is None else instant_of("--after", after)
     end = None if until is None else instant_of("--until", until).astimezone(UTC)
@@ -150,20 +141,13 @@ def explain(
 ) -> int:
     """Explain in words what a cron expression or a schedule means, and when it is due next.
 
-    Parameters
-    ----------
-    rule
-        A cron expression in quotes, or the name of a schedule or reaction of the app (--app).
-    tz
-        Time zone of the expression.
-    seconds
-        The expression has six fields, the first for seconds.
-    dst_gap
-        What happens to a time skipped when clocks go forward.
-    dst_fold
-        Which occurrence of a time repeated when clocks go back is used.
-    count
-        Number of next occurrences to show.
+    Args:
+        rule: A cron expression in quotes, or the name of a schedule or reaction of the app (--app).
+        tz: Time zone of the expression.
+        seconds: The expression has six fields, the first for seconds.
+        dst_gap: What happens to a time skipped when clocks go forward.
+        dst_fold: Which occurrence of a time repeated when clocks go back is used.
+        count: Number of next occurrences to show.
     """
     trigger = _parse_expression(rule, tz=tz, seconds=seconds, dst_gap=dst_gap, dst_fold=dst_fold)
     if trigger is not None:

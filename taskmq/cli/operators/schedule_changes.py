@@ -34,12 +34,9 @@ _OF_LISTS: Final = frozenset({"name", "tenant", "starts", "rule", "is_dynamic", 
 def pause(name: str, /, *, reason: Annotated[str, Parameter(name="--note")] = "") -> None:
     """Pause a schedule until it is resumed.
 
-    Parameters
-    ----------
-    name
-        The schedule.
-    reason
-        The reason, for people.
+    Args:
+        name: The schedule.
+        reason: The reason, for people.
     """
     own_name = split_tenant_key(name)[1]
     ask(lambda api: api_of_tenant(api, name).schedules.pause(own_name, note=reason))
@@ -50,10 +47,8 @@ def pause(name: str, /, *, reason: Annotated[str, Parameter(name="--note")] = ""
 def resume(name: str, /) -> None:
     """Resume a paused schedule. Its on_resume decides about the occurrences missed while paused.
 
-    Parameters
-    ----------
-    name
-        The schedule.
+    Args:
+        name: The schedule.
     """
     own_name = split_tenant_key(name)[1]
     ask(lambda api: api_of_tenant(api, name).schedules.resume(own_name))
@@ -64,10 +59,8 @@ def resume(name: str, /) -> None:
 def run(name: str, /) -> None:
     """Run a schedule's task now, even if it is paused or not due, and print the job's id.
 
-    Parameters
-    ----------
-    name
-        The schedule.
+    Args:
+        name: The schedule.
     """
     tenant, own_name = split_tenant_key(name)
     job = ask(lambda api: api_of_tenant(api, name).schedules.run(own_name))
@@ -85,16 +78,11 @@ def backfill(
 ) -> None:
     """Run the occurrences of a past range, again or for the first time. Needs a running beat or scheduler.
 
-    Parameters
-    ----------
-    name
-        The schedule.
-    start
-        Start of the range, such as 2027-01-31T09:00+01:00; included.
-    end
-        End of the range; included.
-    dry_run
-        Only list the occurrences.
+    Args:
+        name: The schedule.
+        start: Start of the range, such as 2027-01-31T09:00+01:00; included.
+        end: End of the range; included.
+        dry_run: Only list the occurrences.
     """
     first, last = instant_of("--from", start), instant_of("--to", end)
     own_name = split_tenant_key(name)[1]
@@ -111,10 +99,8 @@ def backfill(
 def show(name: str, /) -> None:
     """Show a schedule: its rule, its policies and its arguments.
 
-    Parameters
-    ----------
-    name
-        The schedule.
+    Args:
+        name: The schedule.
     """
     own_name = split_tenant_key(name)[1]
     found = ask(lambda api: api_of_tenant(api, name).schedules.get(own_name))
@@ -130,10 +116,8 @@ def show(name: str, /) -> None:
 def history(name: str, /) -> None:
     """Show the latest occurrences and the counters of a schedule.
 
-    Parameters
-    ----------
-    name
-        The schedule.
+    Args:
+        name: The schedule.
     """
     own_name = split_tenant_key(name)[1]
     found = ask(lambda api: api_of_tenant(api, name).schedules.get(own_name))
@@ -163,16 +147,11 @@ def add(
 ) -> None:
     """Add a schedule for a task of the app (--app) at run time.
 
-    Parameters
-    ----------
-    name
-        Name of the new schedule. With a job store, @acme:nightly belongs to tenant acme.
-    task
-        The task's name, or with a job store that of a definition.
-    given_args
-        Positional arguments, a JSON array.
-    given_kwargs
-        Named arguments, a JSON object.
+    Args:
+        name: Name of the new schedule. With a job store, @acme:nightly belongs to tenant acme.
+        task: The task's name, or with a job store that of a definition.
+        given_args: Positional arguments, a JSON array.
+        given_kwargs: Named arguments, a JSON object.
     """
     if [rule.expression, rule.period, rule.at].count(None) != 2:
         raise InvalidOption("no time given: pass one of --cron, --every and --at")
@@ -199,16 +178,11 @@ def change(
     --every and --at replace any other rule; another --cron keeps the options of the present one. Options of its jobs
     replace all present ones.
 
-    Parameters
-    ----------
-    name
-        The schedule.
-    task
-        Another task, or with a job store another definition.
-    given_args
-        Positional arguments, a JSON array.
-    given_kwargs
-        Named arguments, a JSON object.
+    Args:
+        name: The schedule.
+        task: Another task, or with a job store another definition.
+        given_args: Positional arguments, a JSON array.
+        given_kwargs: Named arguments, a JSON object.
     """
     args = None if given_args is None else array_of("--args", given_args)
     kwargs = None if given_kwargs is None else object_of("--kwargs", given_kwargs)
@@ -223,10 +197,8 @@ def change(
 def remove(name: str, /) -> None:
     """Remove a schedule that was added at run time.
 
-    Parameters
-    ----------
-    name
-        The schedule.
+    Args:
+        name: The schedule.
     """
     own_name = split_tenant_key(name)[1]
     ask(lambda api: api_of_tenant(api, name).schedules.remove(own_name))

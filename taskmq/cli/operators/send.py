@@ -42,36 +42,21 @@ def send(
     The queue must exist: a misspelled name is an error, not a new queue. With --app, the app must have the task, and
     the arguments must match it.
 
-    Parameters
-    ----------
-    task
-        The task's registered name.
-    kwargs
-        Named arguments, a JSON object.
-    delay
-        Run no earlier than this long from now, such as 10m.
-    queue
-        Default: with --app the task's own, else "default".
-    priority
-        0 (lowest) to 9 (highest).
-    order_key
-        For ordered queues, which need --app: jobs with the same key run in the order they were sent.
-    key
-        Idempotency key: jobs with the same key take effect once.
-    tenant
-        The tenant that owns the job.
-    run_timeout
-        Maximum duration of a run; at most the task's.
-    max_attempts
-        Maximum of runs, including the first one.
-    guarantee
-        at_most_once: run the job once or never, without retries.
-    wait
-        Wait for the job to end and print its result. Exits with 7 if it did not succeed.
-    timeout
-        How long --wait waits, such as 30s; then exits with 124.
-    force
-        Send a task that the app (--app) does not have.
+    Args:
+        task: The task's registered name.
+        kwargs: Named arguments, a JSON object.
+        delay: Run no earlier than this long from now, such as 10m.
+        queue: Default: with --app the task's own, else "default".
+        priority: 0 (lowest) to 9 (highest).
+        order_key: For ordered queues, which need --app: jobs with the same key run in the order they were sent.
+        key: Idempotency key: jobs with the same key take effect once.
+        tenant: The tenant that owns the job.
+        run_timeout: Maximum duration of a run; at most the task's.
+        max_attempts: Maximum of runs, including the first one.
+        guarantee: at_most_once: run the job once or never, without retries.
+        wait: Wait for the job to end and print its result. Exits with 7 if it did not succeed.
+        timeout: How long --wait waits, such as 30s; then exits with 124.
+        force: Send a task that the app (--app) does not have.
     """
     app = open_app()
     if wait and app.sessions.state_url is None:

@@ -96,12 +96,10 @@ def rotate_key(
     after a restore from an older backup, it rejects reports of dispatches signed with the new key, and those jobs run
     again.
 
-    Parameters
-    ----------
-    forget_older
-        Reject everything signed with older keys, because they have leaked. Needed only if a store is restored.
-    yes
-        Skip the confirmation prompt of --forget-older.
+    Args:
+        forget_older: Reject everything signed with older keys, because they have leaked.
+            Needed only if a store is restored.
+        yes: Skip the confirmation prompt of --forget-older.
     """
     if forget_older and not confirm("Forget all older keys for good?", yes=yes):
         return FAILED
@@ -122,14 +120,10 @@ def prune(*, older_than: str | None = None, where: str | None = None, keep_last:
 
     Jobs that have not ended are kept. PostgreSQL deletes whole days, UTC.
 
-    Parameters
-    ----------
-    older_than
-        Minimum age: whole days, such as 7d; with --where any time, such as 1h.
-    where
-        Only jobs that match this filter, as in `job list`; deletes them one by one.
-    keep_last
-        With --where: keep this many of the newest.
+    Args:
+        older_than: Minimum age: whole days, such as 7d; with --where any time, such as 1h.
+        where: Only jobs that match this filter, as in `job list`; deletes them one by one.
+        keep_last: With --where: keep this many of the newest.
     """
     if where is not None:
         return _prune_filtered(where, older_than, keep_last)
@@ -164,14 +158,10 @@ def archive(
     A file gets its final name after it has been verified. Existing days are skipped. Run it daily, more often than
     schedulers delete ended jobs (after 30 days).
 
-    Parameters
-    ----------
-    folder
-        The folder for the files; created if missing.
-    older_than
-        Minimum age in whole days, such as 7d.
-    prune
-        Delete the archived jobs from the store.
+    Args:
+        folder: The folder for the files; created if missing.
+        older_than: Minimum age in whole days, such as 7d.
+        prune: Delete the archived jobs from the store.
     """
     age = _whole_days(older_than)
 
@@ -196,12 +186,9 @@ def read(file: str, /, *, job: str | None = None) -> int:
 
     Exits with 3 if --job is not in the archive, and with 1 if the file is incomplete.
 
-    Parameters
-    ----------
-    file
-        A file written by `store archive`.
-    job
-        Only this job, by the store's id or its submitter's.
+    Args:
+        file: A file written by `store archive`.
+        job: Only this job, by the store's id or its submitter's.
     """
     from taskmq.operations.retention import read_archive
 
@@ -230,12 +217,9 @@ def erase(
     Waiting jobs are cancelled first. Running jobs are asked to end and stay: the command then exits with 6; run it
     again. The audit records who erased how many jobs. Archives are not changed.
 
-    Parameters
-    ----------
-    where
-        A filter, as in `job list`: 'label.customer:17'.
-    tenant
-        Only this tenant's jobs; without a filter, its definitions, logs and statistics, too.
+    Args:
+        where: A filter, as in `job list`: 'label.customer:17'.
+        tenant: Only this tenant's jobs; without a filter, its definitions, logs and statistics, too.
     """
     if not where and tenant is None:
         raise InvalidOption("store erase needs a filter or --tenant")
@@ -268,12 +252,9 @@ def import_from_state(
     First stop all beats, and the workers of apps with delay="state". Shows what would move and asks for confirmation.
     May be interrupted and run again. Exits with 6 if something stays in the state.
 
-    Parameters
-    ----------
-    dry_run
-        Only show what would move.
-    yes
-        Skip the confirmation prompt.
+    Args:
+        dry_run: Only show what would move.
+        yes: Skip the confirmation prompt.
     """
 
     async def run(target: "TaskMQ", *, dry_run: bool) -> "list[Imported]":

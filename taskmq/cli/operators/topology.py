@@ -99,14 +99,10 @@ def export(*, nodes: _Nodes = None) -> None:
 def policies(*, version: str | None = None, max_length: int | None = None, return_delay: str | None = None) -> None:
     """Print the policies that tune the app's queues as commands; with -o json as requests for the HTTP API.
 
-    Parameters
-    ----------
-    version
-        The broker's version, such as 4.3. Default: ask the broker.
-    max_length
-        Ready messages in a queue, beyond which publishing fails.
-    return_delay
-        How long a requeued message waits before redelivery, such as 5s. RabbitMQ 4.3 and later.
+    Args:
+        version: The broker's version, such as 4.3. Default: ask the broker.
+        max_length: Ready messages in a queue, beyond which publishing fails.
+        return_delay: How long a requeued message waits before redelivery, such as 5s. RabbitMQ 4.3 and later.
     """
     delay = None if return_delay is None else parse_duration(return_delay, what="return_delay").total_seconds()
     if max_length is not None and max_length < 1:
@@ -128,13 +124,11 @@ def policies(*, version: str | None = None, max_length: int | None = None, retur
 def permissions(*, role: Role, user: str = "USER") -> None:
     """Print the permissions that a user needs, as a command; with -o json as a request for the HTTP API.
 
-    Parameters
-    ----------
-    role
-        The process that connects: producer, worker, beat, scheduler or server. A producer sends; a worker also runs
-        jobs, and replays the dead letters of its queues. An operator creates, inspects and migrates queues.
-    user
-        The user.
+    Args:
+        role: The process that connects: producer, worker, beat, scheduler or server. A producer sends;
+            a worker also runs jobs, and replays the dead letters of its queues. An operator creates, inspects and
+            migrates queues.
+        user: The user.
     """
 
     async def run(topology: Topology) -> list[Instruction]:
@@ -158,14 +152,10 @@ def isolate(
     broker URL (--url) of an administrator. Prints the passwords of new users once, in their URLs. Running it again
     adds what is missing and keeps passwords.
 
-    Parameters
-    ----------
-    tenant
-        The tenant's name, which is also that of the virtual host.
-    role
-        A process that the tenant runs; may be repeated.
-    dry_run
-        Print what would be done, without asking the broker.
+    Args:
+        tenant: The tenant's name, which is also that of the virtual host.
+        role: A process that the tenant runs; may be repeated.
+        dry_run: Print what would be done, without asking the broker.
     """
 
     async def show(topology: Topology) -> list[Instruction]:
@@ -197,14 +187,10 @@ def migrate(
     message is lost. If interrupted, run it again. For a classic queue, all publishers of the virtual host are
     disconnected for half a minute; this needs an administrator.
 
-    Parameters
-    ----------
-    queue
-        The queue, by its name in the app.
-    producers_stopped
-        No client publishes to this queue, so none needs to be disconnected.
-    yes
-        Skip the confirmation prompt.
+    Args:
+        queue: The queue, by its name in the app.
+        producers_stopped: No client publishes to this queue, so none needs to be disconnected.
+        yes: Skip the confirmation prompt.
     """
     target = open_app()
     chosen = [each for each in target.tasks.queues if each.name == queue]

@@ -47,10 +47,8 @@ _BY_NAME: Final = _Choice()
 def status(*names: str, choice: _Choice = _BY_NAME) -> int:
     """Show the state of workers and the jobs that they run.
 
-    Parameters
-    ----------
-    names
-        Workers, by name.
+    Args:
+        names: Workers, by name.
     """
     asked = Command(id="", name="ping", to=resolve_addresses(names, host=choice.host, every=choice.every))
     found = ask(lambda api: api.workers.list(within=seconds_of(choice.within)))
@@ -77,12 +75,9 @@ def drain(*names: str, grace: str | None = None, choice: _Choice = _BY_NAME) -> 
     from its checkpoint. Workers answer when they start to drain, and are not replaced: `taskmq worker` exits with its
     last process.
 
-    Parameters
-    ----------
-    names
-        Workers, by name.
-    grace
-        How long running jobs may continue, such as 10m. Default: the worker's own --grace.
+    Args:
+        names: Workers, by name.
+        grace: How long running jobs may continue, such as 10m. Default: the worker's own --grace.
     """
     seconds = None if grace is None else seconds_of(grace, what="grace")
     return _send(choice.body(names, command="drain", grace=seconds), choice.within)
@@ -95,12 +90,9 @@ def concurrency(number: int, /, *names: str, choice: _Choice = _BY_NAME) -> int:
 
     The change lasts until the process ends.
 
-    Parameters
-    ----------
-    number
-        Tasks per process, at least 1.
-    names
-        Workers, by name.
+    Args:
+        number: Tasks per process, at least 1.
+        names: Workers, by name.
     """
     if number < 1:
         raise InvalidOption("concurrency must be at least 1")
@@ -111,10 +103,8 @@ def concurrency(number: int, /, *names: str, choice: _Choice = _BY_NAME) -> int:
 def stacks(*names: str, choice: _Choice = _BY_NAME) -> int:
     """Show the stacks of all threads and tasks of workers: files, lines and functions, no values.
 
-    Parameters
-    ----------
-    names
-        Workers, by name.
+    Args:
+        names: Workers, by name.
     """
     answers = _control(choice.body(names, command="stacks"), choice.within)
     if current_globals().output == "table":

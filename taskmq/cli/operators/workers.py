@@ -37,10 +37,8 @@ def workers(*, within: Annotated[str, Parameter(help="How long to wait for answe
 
     A worker does not answer if a task blocks its event loop, or with --no-control.
 
-    Parameters
-    ----------
-    within
-        How long to wait for answers.
+    Args:
+        within: How long to wait for answers.
     """
     answers = ask(lambda api: api.workers.list(within=seconds_of(within)))
     if not answers:

@@ -27,16 +27,11 @@ def beat(
     For an app with a job store, `taskmq scheduler` emits the schedules: a beat then only watches what reactions wait
     for, and refuses to start if there are none.
 
-    Parameters
-    ----------
-    target
-        MODULE:ATTRIBUTE of the app, or a module with exactly one app.
-    health_port
-        Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket path.
-    default_store
-        Store for an app that names none; with it, a beat without work is not an error.
-    lifeline
-        Stop when standard input closes, because the parent process is gone.
+    Args:
+        target: MODULE:ATTRIBUTE of the app, or a module with exactly one app.
+        health_port: Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket path.
+        default_store: Store for an app that names none; with it, a beat without work is not an error.
+        lifeline: Stop when standard input closes, because the parent process is gone.
     """
     options = current_globals()
     begin_console_log(options.log_level)

@@ -25,16 +25,11 @@ def bench_installation(
 
     Uses its own queue, deleted afterwards, and one worker in this process. The app's queues are not touched.
 
-    Parameters
-    ----------
-    jobs
-        Number of jobs to send and then run, as fast as possible.
-    concurrency
-        Slots of the worker.
-    rate
-        Jobs per second while measuring latency.
-    time
-        How long to measure latency, such as 10s.
+    Args:
+        jobs: Number of jobs to send and then run, as fast as possible.
+        concurrency: Slots of the worker.
+        rate: Jobs per second while measuring latency.
+        time: How long to measure latency, such as 10s.
     """
     target = open_app()
     seconds = parse_duration(time, what="--time").total_seconds()

@@ -28,14 +28,10 @@ def demo(
     Two worker processes on an embedded broker, or on that of --url. Compares the totals with a plain loop over the
     same files. Exits with 1 if anything differs.
 
-    Parameters
-    ----------
-    path
-        A folder of Python files. Default: the sources of the standard library.
-    serve
-        Instead, run a busy demo shop with its dashboard until stopped. Leaves no data behind.
-    port
-        Port of the dashboard. Default: 8787, or any free port if that is in use.
+    Args:
+        path: A folder of Python files. Default: the sources of the standard library.
+        serve: Instead, run a busy demo shop with its dashboard until stopped. Leaves no data behind.
+        port: Port of the dashboard. Default: 8787, or any free port if that is in use.
     """
     if serve:
         return _serve(port)

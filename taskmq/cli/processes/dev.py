@@ -34,14 +34,10 @@ def dev(target: str | None = None, /, *, processes: int = 1, port: int | None = 
     Prints two variables with which other commands find the app and its job store. Logs and output of stored jobs are
     captured. The dashboard needs taskmq[server]; it serves only this machine, without a sign-in.
 
-    Parameters
-    ----------
-    target
-        MODULE:ATTRIBUTE of the app, or a module with exactly one app.
-    processes
-        Number of worker processes.
-    port
-        Port of the dashboard; 0: any free port. Default: 8787, or any free port if that is in use.
+    Args:
+        target: MODULE:ATTRIBUTE of the app, or a module with exactly one app.
+        processes: Number of worker processes.
+        port: Port of the dashboard; 0: any free port. Default: 8787, or any free port if that is in use.
     """
     options = current_globals()
     begin_console_log(options.log_level)

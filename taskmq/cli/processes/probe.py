@@ -19,16 +19,11 @@ def probe(
 ) -> int:
     """Check whether a worker is live, or ready to take jobs. Exits with 0 if so, else with 1 and the reason.
 
-    Parameters
-    ----------
-    what
-        `live`: its processes respond. `ready`: at least one accepts jobs.
-    port
-        The worker's --health-port: PORT of this machine, or HOST:PORT.
-    socket
-        The socket's path, if the worker uses one.
-    timeout
-        How long to wait for an answer, such as 5s.
+    Args:
+        what: `live`: its processes respond. `ready`: at least one accepts jobs.
+        port: The worker's --health-port: PORT of this machine, or HOST:PORT.
+        socket: The socket's path, if the worker uses one.
+        timeout: How long to wait for an answer, such as 5s.
     """
     where = socket or port
     if not where:

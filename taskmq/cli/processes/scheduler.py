@@ -33,29 +33,20 @@ def scheduler(
 ) -> int:
     """Dispatch the jobs of an app's store until stopped. Run any number of schedulers; they share the work.
 
-    Parameters
-    ----------
-    target
-        MODULE:ATTRIBUTE of the app, or a module with exactly one app.
-    health_port
-        Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket path.
-    drain
-        On a stop signal, dispatch nothing more and wait until everything in flight has been reported. A second signal
-        stops at once.
-    history
-        Have workers report their runs, count them by the minute, and store failures of plain jobs.
-    alerts
-        Evaluate alert rules and notify people; configured by $TASKMQ_SMTP_URL, $TASKMQ_WEBHOOK_SECRET and others.
-    archive
-        Folder to which ended jobs are archived, a file a day, before the store deletes them; the same for all
-        schedulers.
-    keep
-        How long to keep ended jobs, instead of 30 days; may be repeated: AGE for all, such as 90d; AGE FILTER or
-        last:COUNT FILTER for jobs that match a filter of `job list`. The same for all schedulers.
-    default_store
-        Store for an app that names none.
-    lifeline
-        Stop when standard input closes, because the parent process is gone.
+    Args:
+        target: MODULE:ATTRIBUTE of the app, or a module with exactly one app.
+        health_port: Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket path.
+        drain: On a stop signal, dispatch nothing more and wait until everything in flight has been reported.
+            A second signal stops at once.
+        history: Have workers report their runs, count them by the minute, and store failures of plain jobs.
+        alerts: Evaluate alert rules and notify people;
+            configured by $TASKMQ_SMTP_URL, $TASKMQ_WEBHOOK_SECRET and others.
+        archive: Folder to which ended jobs are archived, a file a day, before the store deletes them;
+            the same for all schedulers.
+        keep: How long to keep ended jobs, instead of 30 days; may be repeated: AGE for all, such as 90d;
+            AGE FILTER or last:COUNT FILTER for jobs that match a filter of `job list`. The same for all schedulers.
+        default_store: Store for an app that names none.
+        lifeline: Stop when standard input closes, because the parent process is gone.
     """
     options = current_globals()
     begin_console_log(options.log_level)

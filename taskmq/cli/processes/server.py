@@ -45,50 +45,30 @@ def server(
     Run any number of servers. Behind a proxy, set $FORWARDED_ALLOW_IPS to its address or network: otherwise all
     clients share the limits of the proxy's address.
 
-    Parameters
-    ----------
-    target
-        MODULE:ATTRIBUTE of the app, or a module with exactly one app.
-    host
-        The address to listen on. If other machines can reach it, put TLS in front.
-    port
-        The port to listen on; 0: any free port.
-    root_path
-        The path prefix that clients see, such as /taskmq.
-    read_only
-        Reject all changes.
-    environment
-        Name of the environment shown in the dashboard, such as production.
-    rate
-        Requests per second for each credential, with bursts of ten times as many; each user gets four times as much.
-        0: no limit.
-    token_age
-        Maximum age of API tokens without an expiry, such as 365d. Default: no limit.
-    query_time
-        Maximum seconds for a read; a slower one is aborted, in the store, too (503). 0: no limit.
-    drain
-        Seconds to continue after a stop signal while /health/ready reports not ready, so that load balancers notice.
-    health_port
-        Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket path.
-    public_url
-        URL that browsers use, such as https://jobs.example.com; with --oidc-issuer.
-    oidc_issuer
-        Allow sign-in with this OpenID Connect provider; needs taskmq[oidc].
-    oidc_client
-        Client id of this server at the provider; the secret is $TASKMQ_OIDC_SECRET.
-    oidc_role
-        GROUP=TENANT:ROLE, such as ops=*:operator, where * is the instance; may be repeated.
-    oidc_groups
-        Claim with a user's groups.
-    event_source
-        NAME=TASK, or NAME=@TENANT:TASK: signed events of this source start the task; may be repeated. Secrets are in
-        $TASKMQ_EVENT_SECRETS, as NAME=SECRET separated by spaces.
-    default_store
-        Store for an app that names none.
-    development
-        Disable sign-in: every user of this machine is an admin.
-    lifeline
-        Stop when standard input closes, because the parent process is gone.
+    Args:
+        target: MODULE:ATTRIBUTE of the app, or a module with exactly one app.
+        host: The address to listen on. If other machines can reach it, put TLS in front.
+        port: The port to listen on; 0: any free port.
+        root_path: The path prefix that clients see, such as /taskmq.
+        read_only: Reject all changes.
+        environment: Name of the environment shown in the dashboard, such as production.
+        rate: Requests per second for each credential, with bursts of ten times as many;
+            each user gets four times as much. 0: no limit.
+        token_age: Maximum age of API tokens without an expiry, such as 365d. Default: no limit.
+        query_time: Maximum seconds for a read; a slower one is aborted, in the store, too (503). 0: no limit.
+        drain: Seconds to continue after a stop signal while /health/ready reports not ready, so that load balancers
+            notice.
+        health_port: Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket path.
+        public_url: URL that browsers use, such as https://jobs.example.com; with --oidc-issuer.
+        oidc_issuer: Allow sign-in with this OpenID Connect provider; needs taskmq[oidc].
+        oidc_client: Client id of this server at the provider; the secret is $TASKMQ_OIDC_SECRET.
+        oidc_role: GROUP=TENANT:ROLE, such as ops=*:operator, where * is the instance; may be repeated.
+        oidc_groups: Claim with a user's groups.
+        event_source: NAME=TASK, or NAME=@TENANT:TASK: signed events of this source start the task; may be repeated.
+            Secrets are in $TASKMQ_EVENT_SECRETS, as NAME=SECRET separated by spaces.
+        default_store: Store for an app that names none.
+        development: Disable sign-in: every user of this machine is an admin.
+        lifeline: Stop when standard input closes, because the parent process is gone.
     """
     try:
         from taskmq.server import GroupRole, OidcProvider, OidcSettings, ServerSettings, build, read_sources

@@ -78,14 +78,10 @@ def show_activity(
     Workers publish events only while someone listens. On a terminal the screen is refreshed; `-o jsonl` prints one
     line per refresh.
 
-    Parameters
-    ----------
-    every
-        Time between refreshes, from 0.2s.
-    count
-        Number of refreshes. Default: until Ctrl-C; one with `-o json`.
-    queues
-        Queues, separated by commas. Default: those of the app (--app).
+    Args:
+        every: Time between refreshes, from 0.2s.
+        count: Number of refreshes. Default: until Ctrl-C; one with `-o json`.
+        queues: Queues, separated by commas. Default: those of the app (--app).
     """
     names = [name.strip() for name in queues.split(",")] if queues else []
     pause = parse_duration(every, what="--every").total_seconds()

@@ -53,31 +53,20 @@ def worker(
     The first SIGTERM or Ctrl-C drains, the second requeues running jobs, the third kills. SIGHUP replaces the
     processes one by one, each once its successor consumes.
 
-    Parameters
-    ----------
-    target
-        MODULE:ATTRIBUTE of the app, or a module with exactly one app.
-    queues
-        Queues, separated by commas. images=4 limits a queue to 4 slots; mail*3 starts three jobs of a queue in a row
-        while others wait. Default: the queues of all tasks.
-    processes
-        Number of worker processes, such as 4, or a range such as 1-8 to scale with load. Default: $TASKMQ_PROCESSES,
-        else 1.
-    watch
-        Reload when Python files below this folder change and the new code starts.
-    max_jobs
-        Replace a process after about this many jobs; its successor consumes before it drains.
-    max_memory
-        Replace a process that uses more resident memory than this, such as 512M.
-    max_open_files
-        Replace a process that has more file descriptors open than this.
-    health_port
-        Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket path.
-    liveness_timeout
-        How long a process may not answer before it counts as not live.
-    kill_unresponsive
-        Kill a process whose event loop has been blocked for this long, such as 10m; its jobs run elsewhere. Default:
-        never.
+    Args:
+        target: MODULE:ATTRIBUTE of the app, or a module with exactly one app.
+        queues: Queues, separated by commas. images=4 limits a queue to 4 slots;
+            mail*3 starts three jobs of a queue in a row while others wait. Default: the queues of all tasks.
+        processes: Number of worker processes, such as 4, or a range such as 1-8 to scale with load.
+            Default: $TASKMQ_PROCESSES, else 1.
+        watch: Reload when Python files below this folder change and the new code starts.
+        max_jobs: Replace a process after about this many jobs; its successor consumes before it drains.
+        max_memory: Replace a process that uses more resident memory than this, such as 512M.
+        max_open_files: Replace a process that has more file descriptors open than this.
+        health_port: Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket path.
+        liveness_timeout: How long a process may not answer before it counts as not live.
+        kill_unresponsive: Kill a process whose event loop has been blocked for this long, such as 10m;
+            its jobs run elsewhere. Default: never.
     """
     from taskmq.client.settings import load_settings
 

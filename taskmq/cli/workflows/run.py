@@ -36,12 +36,9 @@ _Tenant = Annotated[str | None, Parameter(help="The tenant. Default: all tenants
 def list_runs(which: str = "", /, *, tenant: _Tenant = None, limit: int = 50) -> None:
     """List runs, newest first.
 
-    Parameters
-    ----------
-    which
-        A filter such as 'workflow:nightly* status:failed started:>-24h label.team:ops'.
-    limit
-        Maximum number of runs.
+    Args:
+        which: A filter such as 'workflow:nightly* status:failed started:>-24h label.team:ops'.
+        limit: Maximum number of runs.
     """
 
     def pages(api: Api) -> "Pages[RunLineView]":
@@ -55,10 +52,8 @@ def list_runs(which: str = "", /, *, tenant: _Tenant = None, limit: int = 50) ->
 def show(run: str, /) -> None:
     """Show a run with its parameters and its value. Exits with 3 if there is none.
 
-    Parameters
-    ----------
-    run
-        The run's id.
+    Args:
+        run: The run's id.
     """
     found = ask(lambda api: api.runs.get(run))
     show_record(found, lambda: _record(found))
@@ -68,10 +63,8 @@ def show(run: str, /) -> None:
 def steps(run: str, /) -> None:
     """List the steps of a run, each after the steps before it.
 
-    Parameters
-    ----------
-    run
-        The run's id.
+    Args:
+        run: The run's id.
     """
     show_rows(_STEP_COLUMNS, ask(lambda api: api.runs.graph(run)).steps, _step_row)
 
@@ -80,12 +73,9 @@ def steps(run: str, /) -> None:
 def graph(run: str, /, *, form: Annotated[GraphFormat, Parameter(name="--format")] = "mermaid") -> None:
     """Print the graph of a run and the states of its steps, for Mermaid or Graphviz.
 
-    Parameters
-    ----------
-    run
-        The run's id.
-    form
-        mermaid, for Markdown pages, or dot: `taskmq run graph ID --format dot | dot -Tsvg`.
+    Args:
+        run: The run's id.
+        form: mermaid, for Markdown pages, or dot: `taskmq run graph ID --format dot | dot -Tsvg`.
     """
     found: RunGraphView = ask(lambda api: api.runs.graph(run))
     if current_globals().output != "table":
@@ -100,14 +90,10 @@ def graph(run: str, /, *, form: Annotated[GraphFormat, Parameter(name="--format"
 def timeline(run: str, /, *, step: str = "", limit: int = 200) -> None:
     """List the steps of a run over time: when each was ready, and each execution of its jobs.
 
-    Parameters
-    ----------
-    run
-        The run's id.
-    step
-        List the children of this step.
-    limit
-        Maximum number of steps or children.
+    Args:
+        run: The run's id.
+        step: List the children of this step.
+        limit: Maximum number of steps or children.
     """
 
     def pages(api: Api) -> "Pages[TimelineRow]":
@@ -135,20 +121,13 @@ def logs(
 
     Workers capture log lines with `--capture-logs`.
 
-    Parameters
-    ----------
-    run
-        The run's id.
-    follow
-        Keep printing new lines until the run has ended.
-    step
-        Only lines of this step and its children.
-    level
-        Minimum level: debug, info, warning, error.
-    text
-        Only lines that contain this text.
-    limit
-        Maximum number of lines; not with --follow.
+    Args:
+        run: The run's id.
+        follow: Keep printing new lines until the run has ended.
+        step: Only lines of this step and its children.
+        level: Minimum level: debug, info, warning, error.
+        text: Only lines that contain this text.
+        limit: Maximum number of lines; not with --follow.
     """
 
     def lines(api: Api) -> "Awaitable[list[LineView] | None]":
@@ -174,18 +153,12 @@ def signal(
 ) -> None:
     """Send a signal to a run. Exits with 6 if no step takes it.
 
-    Parameters
-    ----------
-    run
-        The run's id.
-    signal
-        The name that a step waits for.
-    value
-        The value of the step: JSON, or a text.
-    step
-        The only step that may take it.
-    signal_id
-        An id: sending it again changes nothing.
+    Args:
+        run: The run's id.
+        signal: The name that a step waits for.
+        value: The value of the step: JSON, or a text.
+        step: The only step that may take it.
+        signal_id: An id: sending it again changes nothing.
     """
     body = SignalBody(signal=signal, value=any_value(value), step=step, signal_id=signal_id)
     sent = ask(lambda api: api.runs.signal(run, body))
@@ -199,10 +172,8 @@ def close(run: str, /) -> None:
 
     Exits with 6 if it was cancelled, or is not a batch.
 
-    Parameters
-    ----------
-    run
-        The run's id.
+    Args:
+        run: The run's id.
     """
     ask(lambda api: api.runs.close(run))
     note(f"run {run}: closed")
@@ -213,12 +184,9 @@ def close(run: str, /) -> None:
 def cancel(run: str, /, *, reason: str = "cancelled by an operator") -> None:
     """Cancel a run: pending steps never start, running jobs are stopped. Exits with 6 if it has ended.
 
-    Parameters
-    ----------
-    run
-        The run's id.
-    reason
-        The reason, shown with the run.
+    Args:
+        run: The run's id.
+        reason: The reason, shown with the run.
     """
     ask(lambda api: api.runs.cancel(run, reason=reason))
     note(f"run {run}: cancellation requested")
@@ -229,14 +197,10 @@ def cancel(run: str, /, *, reason: str = "cancelled by an operator") -> None:
 def redrive(run: str, /, *, step: str = "", dry_run: Annotated[bool, Parameter(negative="")] = False) -> None:
     """Run steps of an ended run again: those without success. Exits with 6 if it has not ended.
 
-    Parameters
-    ----------
-    run
-        The run's id.
-    step
-        Run this step and all below it again, whether they succeeded or not.
-    dry_run
-        Only list the steps that would run again.
+    Args:
+        run: The run's id.
+        step: Run this step and all below it again, whether they succeeded or not.
+        dry_run: Only list the steps that would run again.
     """
     found = ask(lambda api: api.runs.redrive(run, step=step, dry_run=dry_run))
     if dry_run:
@@ -251,12 +215,9 @@ def hold(run: str, /, *, reason: str = "held by an operator") -> None:
 
     Exits with 6 if the run has ended.
 
-    Parameters
-    ----------
-    run
-        The run's id.
-    reason
-        The reason, shown with the run.
+    Args:
+        run: The run's id.
+        reason: The reason, shown with the run.
     """
     ask(lambda api: api.runs.hold(run, reason=reason))
     note(f"run {run}: held")
@@ -267,10 +228,8 @@ def hold(run: str, /, *, reason: str = "held by an operator") -> None:
 def release(run: str, /) -> None:
     """Release a held run: the steps that became ready meanwhile start. Exits with 6 if a run above it is held.
 
-    Parameters
-    ----------
-    run
-        The run's id.
+    Args:
+        run: The run's id.
     """
     ask(lambda api: api.runs.release(run))
     note(f"run {run}: released")
@@ -290,12 +249,9 @@ def clone(
 ) -> None:
     """Start a run of the same content; print its id. Parameters that are not given are those of the first run.
 
-    Parameters
-    ----------
-    run
-        The id of the first run.
-    run_id
-        An id: cloning to it again changes nothing.
+    Args:
+        run: The id of the first run.
+        run_id: An id: cloning to it again changes nothing.
     """
     body = CloneRunBody(params=dict(map(param_of, param or [])), run_id=run_id)
     made = ask(lambda api: api.runs.clone(run, body))

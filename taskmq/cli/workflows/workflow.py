@@ -58,12 +58,9 @@ def validate(file: Path, /, *others: Path) -> int:
     Nothing is stored, and no server is needed. With an app, also checks that the tasks exist and accept their
     arguments; tasks of other apps have to be registered in the app's store.
 
-    Parameters
-    ----------
-    file
-        The file. A name that ends in .json is JSON, any other YAML.
-    others
-        Further files.
+    Args:
+        file: The file. A name that ends in .json is JSON, any other YAML.
+        others: Further files.
     """
     target = None if current_globals().server is not None else open_app()
     if target is not None and not target.tasks and target.sessions.store_url is None:
@@ -128,10 +125,8 @@ def apply(
 
     Exits with 1 if the file has a fault.
 
-    Parameters
-    ----------
-    file
-        The file. A name that ends in .json is JSON, any other YAML.
+    Args:
+        file: The file. A name that ends in .json is JSON, any other YAML.
     """
     source = read_source(file)
     try:
@@ -162,12 +157,9 @@ def apply(
 def list_workflows(*, tenant: _Tenant = "", limit: int = 50, after: str | None = None) -> None:
     """List workflows by name, each with its current version.
 
-    Parameters
-    ----------
-    limit
-        Maximum number of workflows.
-    after
-        Continue after this name, printed at the end of an earlier list.
+    Args:
+        limit: Maximum number of workflows.
+        after: Continue after this name, printed at the end of an earlier list.
     """
     found = ask(lambda api: first_items(api.workflows.page, limit, after=after), tenant=tenant or None)
     show_rows(_COLUMNS, found.items, _row)
@@ -179,12 +171,9 @@ def list_workflows(*, tenant: _Tenant = "", limit: int = 50, after: str | None =
 def show(name: str, /, *, tenant: _Tenant = "", version: str = "") -> None:
     """Print the content of a workflow, as JSON that `apply` accepts. Exits with 3 if there is none.
 
-    Parameters
-    ----------
-    name
-        The workflow's name.
-    version
-        A version. Default: the current one.
+    Args:
+        name: The workflow's name.
+        version: A version. Default: the current one.
     """
     found = ask(lambda api: api.workflows.get(name, version=version), tenant=tenant or None)
     if current_globals().output == "table":
@@ -197,10 +186,8 @@ def show(name: str, /, *, tenant: _Tenant = "", version: str = "") -> None:
 def versions(name: str, /, *, tenant: _Tenant = "") -> None:
     """List the versions of a workflow, newest first.
 
-    Parameters
-    ----------
-    name
-        The workflow's name.
+    Args:
+        name: The workflow's name.
     """
     show_rows(_COLUMNS, ask(lambda api: api.workflows.versions(name), tenant=tenant or None), _row)
 
@@ -210,12 +197,9 @@ def versions(name: str, /, *, tenant: _Tenant = "") -> None:
 def activate(name: str, version: str, /, *, tenant: _Tenant = "") -> None:
     """Make a version the current one: runs without a version get it from now on, and its schedule starts them.
 
-    Parameters
-    ----------
-    name
-        The workflow's name.
-    version
-        The version.
+    Args:
+        name: The workflow's name.
+        version: The version.
     """
     made = ask(lambda api: api.workflows.activate(name, version), tenant=tenant or None)
     show_record(made, lambda: _row(made))
@@ -225,14 +209,10 @@ def activate(name: str, version: str, /, *, tenant: _Tenant = "") -> None:
 def diff(name: str, version: str, other: str = "", /, *, tenant: _Tenant = "") -> int:
     """Print the difference between two versions of a workflow. Exits with 1 if there is one.
 
-    Parameters
-    ----------
-    name
-        The workflow's name.
-    version
-        The version to start from.
-    other
-        The version to compare with. Default: the current one.
+    Args:
+        name: The workflow's name.
+        version: The version to start from.
+        other: The version to compare with. Default: the current one.
     """
 
     async def run(api: Api) -> "tuple[WorkflowView, WorkflowView]":
@@ -264,16 +244,11 @@ def start(
 
     A value is JSON, or a text: -p day=2027-01-31 -p regions='["eu", "us"]'.
 
-    Parameters
-    ----------
-    name
-        The workflow's name.
-    version
-        The version to run. Default: the current one.
-    run_id
-        An id: starting it again changes nothing.
-    timeout
-        Maximum duration, such as 6h. Default: that of the workflow.
+    Args:
+        name: The workflow's name.
+        version: The version to run. Default: the current one.
+        run_id: An id: starting it again changes nothing.
+        timeout: Maximum duration, such as 6h. Default: that of the workflow.
     """
     params = dict(map(param_of, param or []))
     labels = dict(map(label_of, label or []))
