@@ -42,7 +42,6 @@ class TopologyAdmin:
 
     Args:
         endpoint: the broker.
-        queues: the queues of the topology.
         connection: the connection for checks and declarations.
         separate: makes a connection of the given name for one purpose, with the fast wire.
         management: the HTTP API.

@@ -61,7 +61,6 @@ class UrlReader:
     Args:
         whose: the kind, for messages.
         schemes: the valid schemes.
-        example: an example of a URL.
         encoded: the parts in which special characters must be percent-encoded, in words.
         options: the options that may follow the "?".
     """

@@ -47,7 +47,6 @@ async def command_workers(broker: Broker, command: Command, *, within: Duration 
     has answered.
 
     Args:
-        broker: the broker of the workers.
         command: its `id` and `reply` are set here.
 
     Raises:

@@ -35,11 +35,7 @@ class Cause(NamedTuple):
 
 
 class ReactionDelivery:
-    """Delivery of events to the reactions of an app.
-
-    Args:
-        stored: records of its stored reactions.
-    """
+    """Delivery of events to the reactions of an app."""
 
     def __init__(self, app_name: str, producer: Producer, *, stored: PendingRecords | None = None) -> None:
         self._app_name = app_name

@@ -238,7 +238,6 @@ class StoredRule(msgspec.Struct, frozen=True):
     Attributes:
         call: a JSON envelope created at the epoch; None for a workflow.
         queue: queue of the call.
-        detail: detail of its jobs.
         workflow: the workflow to start instead.
     """
 

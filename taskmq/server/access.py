@@ -54,7 +54,6 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         tenant: the selected tenant; "" for objects without a tenant, None for all.
         address: the client's IP address.
-        request_id: the id of the request.
     """
 
     identity: Identity

@@ -265,7 +265,6 @@ class Jobs(JobChanges):
 
         Args:
             args, kwargs: plain JSON values, or arguments of the task.
-            options: options of `task.options`.
             derived_id: id derived by `taskmq.model.keys`, instead of a chosen one.
         """
         named = name if isinstance(name, NamedCall) else await self.find_call(name, tenant=options.get("tenant"))

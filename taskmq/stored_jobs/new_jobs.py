@@ -40,7 +40,6 @@ def new_job(
     """Build the job of a call.
 
     Args:
-        queue: queue of the call.
         now: current time (ms since the epoch).
         resources: resources that the task declares for its runs.
 

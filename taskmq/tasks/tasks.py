@@ -21,9 +21,6 @@ class Tasks(Mapping[str, Task[..., Any]]):
     Args:
         default_queue: the queue of tasks that do not name one.
         include: modules that define tasks.
-
-    Attributes:
-        dependencies: dependencies of the tasks.
     """
 
     def __init__(

@@ -85,7 +85,6 @@ class NamedWorkflow(WorkflowCall[P, R_co]):
     """A workflow under a name, whose graph a function builds: call it to build the graph, or `send` it to run it.
 
     Attributes:
-        name: its name.
         function: the function itself.
         task: the task that builds the graph of a run.
         shape: type of the value of its runs; None for plain data.

@@ -102,7 +102,6 @@ def api_findings(reason: str | None, address: str) -> list[Finding]:
 
     Args:
         reason: why RabbitMQ's HTTP API cannot be used; None: it can.
-        address: its address.
     """
     if reason is None:
         return [Finding("ok", "management", address)]

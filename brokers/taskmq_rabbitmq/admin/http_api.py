@@ -36,7 +36,6 @@ class ManagementRefused(TaskMQError):
     """RabbitMQ's HTTP API refused a request that this user may make.
 
     Attributes:
-        status: the HTTP status.
         reason: in the API's words.
     """
 

@@ -27,7 +27,6 @@ class PublishTemplate:
 
     Args:
         channel: its number.
-        exchange: the exchange of the messages.
         key: their routing key.
         content_type: of the body.
         content_encoding: of the body.

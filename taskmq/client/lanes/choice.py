@@ -57,11 +57,7 @@ class _Tenant(msgspec.Struct):
 
 
 class LaneChoice:
-    """The lanes of one queue, as one process chooses them.
-
-    Args:
-        queue: a queue with lanes.
-    """
+    """The lanes of one queue, as one process chooses them."""
 
     def __init__(self, queue: WorkQueue) -> None:
         assert queue.lanes is not None

@@ -78,7 +78,6 @@ class StartedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         is_new: whether this call started it; False: the id exists, or it was refused.
-        version: the version that it runs.
         refusal: why nothing was started; "": it was, now or before.
     """
 

@@ -11,7 +11,6 @@ class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The last progress that a job's task reported.
 
     Attributes:
-        attempt: the attempt that reported it.
         done: amount done, in the task's own unit.
         total: total amount; None if the task does not know it.
         note: a few words for people.

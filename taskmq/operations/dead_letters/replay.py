@@ -157,7 +157,6 @@ async def replay(
     Args:
         broker: the broker that has the queue.
         queue: logical name of the queue; or `taskmq.parking`, `taskmq.unroutable`.
-        timeout: timeout of each publish.
         plan: options of the replay.
         choose: predicate that selects letters; default: all.
         limit: number of published letters after which to stop.

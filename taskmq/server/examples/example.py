@@ -13,10 +13,8 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     """A request with its responses, shown in the API's description.
 
     Attributes:
-        body: the request body.
         parameters: path and query parameters, by name.
         answers: response bodies, by status.
-        media_type: the media type of the responses.
     """
 
     answers: Mapping[int, Any]

@@ -28,7 +28,6 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Reasons why a job waits.
 
     Attributes:
-        state: state of the job.
         reasons: sentences, most important first; empty for a job that has ended.
         items: the same reasons with their kinds and subjects.
         checks: of a job that waits, the checks before its run, in the order in which the scheduler applies them.

@@ -93,11 +93,7 @@ class RunStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(Generic[R_co]):
-    """Handle of a run: waits for it, lists its steps, cancels and redrives it, and sends it signals.
-
-    Attributes:
-        id: its id.
-    """
+    """Handle of a run: waits for it, lists its steps, cancels and redrives it, and sends it signals."""
 
     __slots__ = ("_service", "_shape", "id")
 

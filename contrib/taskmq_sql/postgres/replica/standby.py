@@ -50,7 +50,6 @@ class Replica:
 
     Args:
         max_age: seconds that it may be behind.
-        primary: connections to the primary.
         walks, reads: connections to the standby, for the statements of those of the primary.
     """
 
@@ -194,11 +193,7 @@ class Replica:
 
 
 class Shown:
-    """Connections whose reads may go to the replica: those of lists, counts and history.
-
-    Args:
-        primary: connections to the primary.
-    """
+    """Connections whose reads may go to the replica: those of lists, counts and history."""
 
     def __init__(self, primary: Connections) -> None:
         self._primary = primary

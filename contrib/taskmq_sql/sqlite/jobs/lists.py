@@ -73,7 +73,6 @@ class _Condition:
     """A filter as an SQL condition on the rows of a table.
 
     Attributes:
-        text: the condition.
         values: its parameters, in order.
     """
 
