@@ -10,7 +10,7 @@ from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.bulks import Bulk
 from taskmq_sql.identity import note
 from taskmq_sql.jobs.values import can_be_kept
-from taskmq_sql.steps import Row, Runner, Steps, ask, first
+from taskmq_sql.steps import Row, SqlCalls, Steps, ask, first
 
 _BULK: Final = "select content, version from taskmq.bulk"
 _ADD: Final = """
@@ -21,11 +21,8 @@ update taskmq.bulk set due = $3, ended = $4, version = version + 1, content = $5
 where id = $1 and version = $2 returning id"""
 
 
-class SqlBulks:
+class SqlBulks(SqlCalls):
     """A `BulkStore` in the database's tables."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
 
     async def add(self, bulk: Bulk, *, audit: AuditEntry | None = None) -> Bulk:
         return await self._runner.write(partial(_add, bulk=bulk, audit=audit))

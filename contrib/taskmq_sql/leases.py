@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from taskmq.contracts.stores import Lease, members_prefix
 from taskmq.errors import StateUnavailable, StoreMismatch, StoreUnavailable
-from taskmq_sql.steps import NOW, Row, Runner, Steps, ask, first
+from taskmq_sql.steps import NOW, Row, SqlCalls, Steps, ask, first
 
 T = TypeVar("T")
 
@@ -31,15 +31,12 @@ _FIND: Final = f"{_FOUND} and key = $1"
 _MEMBERS: Final = f"{_FOUND} and substr(key, 1, length($1)) = $1"
 
 
-class SqlLeases:
+class SqlLeases(SqlCalls):
     """A `Coordinator` whose tokens are the epochs that dispatches compare.
 
     Args:
         runner: runs calls that must not wait for lists or bulk operations.
     """
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
 
     async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
         return await _ask(self._runner.change(partial(_acquire, key, owner, _ms(seconds), note)))

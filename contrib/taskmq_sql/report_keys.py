@@ -11,18 +11,15 @@ from typing import Final
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.proofs import ReportKey, new_report_key
 from taskmq_sql.identity import note
-from taskmq_sql.steps import LOCK, Runner, Steps, ask, clock
+from taskmq_sql.steps import LOCK, SqlCalls, Steps, ask, clock
 
 _READ: Final = "select id, secret from taskmq.report_key order by number desc"
 _ADD: Final = "insert into taskmq.report_key (id, secret, created) values ($1, $2, $3)"
 _FORGET: Final = "delete from taskmq.report_key"
 
 
-class SqlReportKeys:
+class SqlReportKeys(SqlCalls):
     """Report keys of a `DispatchStore` in the database's table."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
 
     async def read(self) -> list[ReportKey]:
         """See `DispatchStore.report_keys`."""

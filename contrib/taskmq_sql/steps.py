@@ -80,6 +80,13 @@ class Runner(Protocol):
         ...
 
 
+class SqlCalls:
+    """Calls about one kind of object, on either database."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+
 def ask(text: str, *args: object) -> Steps[Sequence[Row]]:
     """Return the rows of a statement."""
     return (yield Query(text, args))

@@ -6,7 +6,7 @@ from typing import Final
 from taskmq.contracts.jobs import DefinitionPage, PutDefinition
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, decode_content, encode_content
 from taskmq_sql.jobs.values import LAST_CHARACTER, can_be_kept
-from taskmq_sql.steps import Row, Runner, Steps, ask, clock, find_numbers, first, make_number
+from taskmq_sql.steps import Row, SqlCalls, Steps, ask, clock, find_numbers, first, make_number
 
 _LOCK: Final = """
 insert into taskmq.definition as d (tenant, name, version, is_deleted) values ($1, $2, 0, true)
@@ -36,11 +36,8 @@ where tenant = $1 and name = $2 and not is_deleted and version = coalesce($3, ve
 _BEYOND: Final = 2**31 - 1
 
 
-class SqlDefinitions:
+class SqlDefinitions(SqlCalls):
     """A `DefinitionStore` in the database's tables."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
 
     async def put(
         self, tenant: str, name: str, content: DefinitionContent, *, version: int | None = None, by: str = ""

@@ -6,7 +6,7 @@ from typing import Final
 
 from taskmq.model.jobs.registrations import Origin, RegisteredTask, TaskRegistration, decode_registration
 from taskmq_sql.jobs.values import KEPT_MS, LAST_CHARACTER, can_be_kept, forms_of
-from taskmq_sql.steps import Runner, Steps, ask, clock, insert
+from taskmq_sql.steps import SqlCalls, Steps, ask, clock, insert
 
 _TELL: Final = """
 insert into taskmq.task_registration (task, digest, content, origin, worker, first_told, last_told)
@@ -20,11 +20,8 @@ select distinct task from taskmq.task_registration where task >= $1 and task < $
 order by task limit $4"""
 
 
-class SqlTasks:
+class SqlTasks(SqlCalls):
     """A `TaskStore` in the database's tables."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
 
     async def register(self, registrations: Sequence[TaskRegistration], *, origin: Origin, worker: str = "") -> None:
         if forms := forms_of(registrations):

@@ -14,7 +14,7 @@ from taskmq.model.identity import AuditEntry
 from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.identity import note
 from taskmq_sql.jobs.values import can_be_kept
-from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, clock, first, placeholders
+from taskmq_sql.steps import LOCK, Row, SqlCalls, Steps, ask, clock, first, placeholders
 
 _RULES: Final = "select content, version from taskmq.alert_rule"
 _PUT_RULE: Final = """
@@ -33,11 +33,8 @@ _TOGETHER: Final = 100
 _NOTICE: Final = "select content, next_at, tries from taskmq.alert_notice"
 
 
-class SqlAlerts:
+class SqlAlerts(SqlCalls):
     """An `AlertStore` in the database's tables."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
 
     async def rules(self, tenant: str | None = None) -> list[KeptRule]:
         return await self._runner.read(partial(_rules, tenant=tenant))

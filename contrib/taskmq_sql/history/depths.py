@@ -7,17 +7,14 @@ from taskmq.contracts.history import QueueDepth
 from taskmq.model.units import storable
 from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.jobs.values import can_be_kept
-from taskmq_sql.steps import Runner, Steps, ask, placeholders
+from taskmq_sql.steps import SqlCalls, Steps, ask, placeholders
 
 _TOGETHER = 100
 _WIDTH = 5
 
 
-class SqlDepths:
+class SqlDepths(SqlCalls):
     """A `DepthStore` in the database's tables."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
 
     async def add(self, depths: Sequence[QueueDepth]) -> None:
         if depths:

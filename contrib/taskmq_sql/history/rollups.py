@@ -11,7 +11,7 @@ from taskmq.model.history.rollups import DAY, MINUTE, QUARTER, Buckets, Rollup, 
 from taskmq.model.units import storable
 from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.jobs.values import can_be_kept
-from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, placeholders
+from taskmq_sql.steps import LOCK, Row, SqlCalls, Steps, ask, placeholders
 
 _FAILURE: Final = "at, job, event, task, queue, tenant, worker, attempt, seconds, error, reason, message, traceback"
 _WIDTH: Final = 13
@@ -38,11 +38,8 @@ class _Figures(msgspec.Struct, array_like=True):
     processor: float = 0.0
 
 
-class SqlRollups:
+class SqlRollups(SqlCalls):
     """A `RollupStore` in the database's tables."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
 
     async def add(self, rollups: Sequence[Rollup], failures: Sequence[RunFailure] = ()) -> None:
         if rollups or failures:

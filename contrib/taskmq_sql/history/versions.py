@@ -7,7 +7,7 @@ from typing import Final
 from taskmq.model.telemetry.app_versions import AppVersion, WorkerVersion
 from taskmq.model.units import storable
 from taskmq_sql.jobs.values import can_be_kept
-from taskmq_sql.steps import Runner, Steps, ask, insert
+from taskmq_sql.steps import SqlCalls, Steps, ask, insert
 
 _REPORT: Final = """
 insert into taskmq.worker_version (worker, version, first, last) @rows(text, text, bigint, bigint)
@@ -23,11 +23,8 @@ delete from taskmq.worker_version where (worker, version) in (
   select worker, version from taskmq.worker_version where last < $1 limit $2) returning worker"""
 
 
-class SqlVersions:
+class SqlVersions(SqlCalls):
     """A `VersionStore` in the database's tables."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
 
     async def report(self, versions: Collection[tuple[str, str]], *, at: int) -> None:
         await self._runner.write(partial(_report, versions=versions, at=at))

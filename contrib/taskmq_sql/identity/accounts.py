@@ -21,7 +21,7 @@ from taskmq_sql.identity.rows import (
     token,
     user,
 )
-from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, clock, first, placeholders
+from taskmq_sql.steps import LOCK, Row, SqlCalls, Steps, ask, clock, first, placeholders
 
 _USER: Final = f"select {USER_COLUMNS} from taskmq.user u where u.id = $1"
 _NAMED: Final = f"select {USER_COLUMNS} from taskmq.user u where u.name_key = $1"
@@ -55,11 +55,8 @@ _FORGET: Final = (
 )
 
 
-class SqlAccounts:
+class SqlAccounts(SqlCalls):
     """An `AccountStore` in the database's tables."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
 
     async def add_tenant(self, tenant: Tenant, *, by: Actor) -> Tenant:
         return await self._runner.write(partial(_add_tenant, new=tenant, by=by))

@@ -8,7 +8,7 @@ from typing import Final
 from taskmq.contracts.identity import AuditFilter, AuditPage
 from taskmq.model.identity import AuditEntry, AuditRecord, ChainLink, Scope, seal_records, to_record
 from taskmq_sql.identity.rows import AUDIT_COLUMNS, audit_record
-from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, clock, first, placeholders
+from taskmq_sql.steps import LOCK, Row, SqlCalls, Steps, ask, clock, first, placeholders
 
 AUDITED_COLUMNS: Final = (
     "action, kind, subject, tenant, user_id, via, credential, request_id, "
@@ -29,11 +29,8 @@ select {AUDIT_COLUMNS} from taskmq.audit_seal s join taskmq.audit a on a.number 
 where s.position > $1 order by s.position limit $2"""
 
 
-class SqlAudit:
+class SqlAudit(SqlCalls):
     """An `AuditStore` in the database's tables."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
 
     async def add(self, entries: Sequence[AuditEntry]) -> None:
         await self._runner.write(partial(note, entries=entries))

@@ -26,7 +26,7 @@ from taskmq.model.identity import (
 from taskmq_sql.identity.accounts import account_of
 from taskmq_sql.identity.audit import note
 from taskmq_sql.identity.rows import KEY_COLUMNS, SESSION_COLUMNS, USER_COLUMNS, browser_session, encode_list, token
-from taskmq_sql.steps import LOCK, Runner, Steps, ask, clock, first
+from taskmq_sql.steps import LOCK, SqlCalls, Steps, ask, clock, first
 
 _LIVES: Final = "s.ends > $1 and s.last_used + s.idle_ms > $1"
 _FIND_SESSION: Final = f"""
@@ -56,11 +56,8 @@ _SESSION_WIDTH: Final = 8
 _TOKEN_WIDTH: Final = 9
 
 
-class SqlCredentials:
+class SqlCredentials(SqlCalls):
     """A `CredentialStore` in the database's tables."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
 
     async def begin_login(self, keys: Sequence[ThrottleKey]) -> int:
         return await self._runner.write(partial(_begin_login, keys=sorted(keys)))

@@ -17,7 +17,7 @@ from taskmq.model.keys import is_line_key
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES, UNDERWAY_CODES
 from taskmq_sql.jobs.withdrawals import holds_lease, lock_jobs, return_behind
-from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, clock, insert, job_id, names_of
+from taskmq_sql.steps import JobId, Row, SqlCalls, Steps, ask, clock, insert, job_id, names_of
 
 _UNDER_WAY: Final = ", ".join(map(str, UNDERWAY_CODES))
 _SUCCEEDED: Final = CODES[JobState.SUCCEEDED]
@@ -111,11 +111,8 @@ delete from taskmq.claim where (name, place) in (
     and coalesce(c.until, ({_DONE.format(value="h.finished + c.ttl")}), 0) <= $2 for update skip locked)"""
 
 
-class SqlClaims:
+class SqlClaims(SqlCalls):
     """Claims of a `DispatchStore`, in the database's tables."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
 
     async def take(self, partition: int, epoch: int, jobs: Sequence[DispatchedJob]) -> TakenClaims | None:
         """See `DispatchStore.take_claims`."""

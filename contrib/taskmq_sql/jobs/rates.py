@@ -7,7 +7,7 @@ from typing import Final
 from taskmq.contracts.jobs import RatedJob, TakenStarts
 from taskmq.model.limits import RateBook, RateDemand
 from taskmq_sql.jobs.withdrawals import holds_lease, lock_jobs, return_behind
-from taskmq_sql.steps import Runner, Steps, ask, clock, insert
+from taskmq_sql.steps import SqlCalls, Steps, ask, clock, insert
 
 _LOCK: Final = """
 insert into taskmq.rate as r (key, used) @rows(text, float8) on conflict (key) do update set used = r.used"""
@@ -17,11 +17,8 @@ insert into taskmq.rate (key, used) @rows(text, float8) on conflict (key) do upd
 _UNUSED: Final = 0.0
 
 
-class SqlRates:
+class SqlRates(SqlCalls):
     """Rates of a `DispatchStore`, in the database's tables."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
 
     async def take(self, partition: int, epoch: int, jobs: Sequence[RatedJob], *, lead: float) -> TakenStarts | None:
         """See `DispatchStore.take_starts`."""

@@ -41,17 +41,14 @@ from taskmq.api.sign_in import (
     TokenList,
     TokenView,
 )
-from taskmq.http._generated.connection import HttpConnection, every
+from taskmq.http._generated.connection import Calls, every
 from taskmq.model.identity import Role
 
 _Answer = dict[str, str]
 
 
-class AccountCalls:
+class AccountCalls(Calls):
     """The current caller. Methods raise `NotAuthenticated` without one."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def login(self, username: str, password: str) -> LoginView:
         """Start a session, which this client uses from now on.
@@ -84,11 +81,8 @@ class AccountCalls:
         return (self._connection.ask("authorize", AuthorizeView, body=body)).allowed
 
 
-class TokenCalls:
+class TokenCalls(Calls):
     """The caller's own API tokens."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def add(
         self,
@@ -128,11 +122,8 @@ class TokenCalls:
         return (self._connection.ask("listTokens", TokenList)).items
 
 
-class SessionCalls:
+class SessionCalls(Calls):
     """The caller's own sessions. Methods raise `IdentityNotFound`."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def end(self, session_id: str) -> None:
         """End another session of the caller."""
@@ -143,11 +134,8 @@ class SessionCalls:
         return (self._connection.ask("listSessions", SessionList)).items
 
 
-class UserCalls:
+class UserCalls(Calls):
     """Users and their roles. Methods raise `IdentityNotFound` and `IdentityConflict`."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def sessions(self, user_id: str) -> Sequence[SessionView]:
         """List a user's active sessions."""
@@ -230,11 +218,8 @@ class UserCalls:
         return every(lambda cursor: self.page(after=cursor or "", limit=page_size))
 
 
-class TenantCalls:
+class TenantCalls(Calls):
     """Tenants and their members."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def add(self, name: str, *, description: str = "") -> TenantView:
         """Add a tenant. Existing jobs with this tenant's name belong to it."""
@@ -272,11 +257,8 @@ class TenantCalls:
         return (self._connection.ask("listTenants", TenantList)).items
 
 
-class AuditCalls:
+class AuditCalls(Calls):
     """The audit log of administrators and operators."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def verify(self, *, head: str = "") -> ChainView:
         """Verify the hash chain of all entries.

@@ -9,7 +9,7 @@ from typing import Final
 from taskmq.api.job_requests import BeginBulkBody
 from taskmq.api.jobs import BulkOperationList, BulkOperationView
 from taskmq.api.values import PriorityLevel
-from taskmq.http._generated.connection import HttpConnection, every
+from taskmq.http._generated.connection import Calls, every
 from taskmq.http.bodies import new_key
 from taskmq.http.retries import seconds_of_duration
 from taskmq.model.jobs.changes import RetryMode
@@ -19,11 +19,8 @@ from taskmq.operations.bulks import BulkAction
 _POLL_SECONDS: Final = 0.5
 
 
-class BulkCalls:
+class BulkCalls(Calls):
     """Bulk operations by id. Servers and schedulers run them, independent of the caller."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def begin(
         self,

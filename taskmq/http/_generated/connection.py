@@ -227,3 +227,10 @@ def every(page: Callable[[CursorT | None], ListedPage[T, CursorT]]) -> Iterator[
         cursor = found.next
         if cursor is None:
             return
+
+
+class Calls:
+    """Calls about one kind of resource."""
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection

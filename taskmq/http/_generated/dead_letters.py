@@ -18,14 +18,11 @@ from taskmq.api.dead_letters import (
 from taskmq.api.queues import (
     PurgedView,
 )
-from taskmq.http._generated.connection import HttpConnection
+from taskmq.http._generated.connection import Calls
 
 
-class DeadLetterCalls:
+class DeadLetterCalls(Calls):
     """Dead letters of the broker."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def queues(self) -> Sequence[str]:
         """List the queues that have dead letters."""

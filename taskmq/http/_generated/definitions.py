@@ -8,17 +8,14 @@ from taskmq.api.workers import (
     TaskList,
     TaskView,
 )
-from taskmq.http._generated.connection import HttpConnection, every
+from taskmq.http._generated.connection import Calls, every
 
 
-class DefinitionCalls:
+class DefinitionCalls(Calls):
     """Definitions: named, versioned templates of jobs.
 
     Methods raise `DefinitionNotFound`, and `DefinitionConflict` if the version differs.
     """
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def put(self, name: str, body: DefinitionBody, *, version: int | None = None) -> DefinitionView:
         """Create a version with this content, unless the latest one is identical.
@@ -57,11 +54,8 @@ class DefinitionCalls:
         return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))
 
 
-class TaskCalls:
+class TaskCalls(Calls):
     """Tasks that can be called."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def get(self, name: str) -> TaskView:
         """Return a task with the JSON Schema of its arguments; raises `UnknownTask` if there is none."""

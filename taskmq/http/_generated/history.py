@@ -29,17 +29,14 @@ from taskmq.api.history.figures import (
     SeriesView,
 )
 from taskmq.api.history.logs import LineList
-from taskmq.http._generated.connection import HttpConnection
+from taskmq.http._generated.connection import Calls
 from taskmq.model.history.failure_groups import GroupState
 
 _Answer = dict[str, Any]
 
 
-class LogCalls:
+class LogCalls(Calls):
     """Logs of job runs."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def of_job(
         self,
@@ -85,11 +82,8 @@ class LogCalls:
         return self._connection.ask("searchLogs", LineList, query=query)
 
 
-class FigureCalls:
+class FigureCalls(Calls):
     """Statistics and failures of runs."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def rollups(
         self,
@@ -175,11 +169,8 @@ class FigureCalls:
         return self._connection.ask("listFailures", FailureList, query=query)
 
 
-class FailureGroupCalls:
+class FailureGroupCalls(Calls):
     """Groups of failures by task and error."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def list(
         self, *, since: datetime | None = None, state: GroupState | None = None, limit: int = 200
@@ -204,11 +195,8 @@ class FailureGroupCalls:
         self._connection.ask(operation, _Answer, path={"group_id": group_id}, body=body)
 
 
-class AlertCalls:
+class AlertCalls(Calls):
     """Alerts, alert rules and their channels."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def list(self, *states: str) -> AlertList:
         """Return alerts, active ones first; by default in all states."""

@@ -27,7 +27,7 @@ from taskmq.api.jobs import (
     SubmittedJobs,
 )
 from taskmq.api.values import PriorityLevel
-from taskmq.http._generated.connection import HttpConnection, every
+from taskmq.http._generated.connection import Calls, every
 from taskmq.http.bodies import (
     change_body,
     items_of,
@@ -47,15 +47,12 @@ from taskmq.options.task_options import Guarantee, RetryOptions
 from taskmq.stored_jobs.explanations import Explanation
 
 
-class JobCalls:
+class JobCalls(Calls):
     """Jobs of the server's store.
 
     Methods raise `JobNotFound` for a job that does not exist or belongs to another tenant, and `JobConflict` if its
     state or version does not allow the action.
     """
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def submit(
         self,

@@ -16,14 +16,11 @@ from taskmq.api.nodes import (
     StatusBody,
     UsageView,
 )
-from taskmq.http._generated.connection import HttpConnection
+from taskmq.http._generated.connection import Calls
 
 
-class NodeCalls:
+class NodeCalls(Calls):
     """Host nodes, by name or id."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def list(self) -> Sequence[HostNodeView]:
         """List all nodes, and the hosts of all workers that answer within a second, ordered by name."""
@@ -55,11 +52,8 @@ class NodeCalls:
         return self._connection.ask("updateNodeStatusCompat", RegisteredView, body=body)
 
 
-class ResourceCalls:
+class ResourceCalls(Calls):
     """Allocations of node resources made by callers, in addition to placed jobs."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def allocate(self, body: AllocateBody) -> AllocationView:
         """Allocate resources of a node until they are released or expire."""

@@ -5,16 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from taskmq.api.pools import PolicyBody, PolicyView, PoolBody, PoolList, PoolView, QuotaBody, QuotaList, QuotaView
-from taskmq.http._generated.connection import HttpConnection
+from taskmq.http._generated.connection import Calls
 
 _Answer = dict[str, Any]
 
 
-class PoolCalls:
+class PoolCalls(Calls):
     """Pools by tenant, and scheduling policies of queues."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def list(self) -> PoolList:
         """List all pools and policies."""
@@ -41,11 +38,8 @@ class PoolCalls:
         self._connection.ask("removeQueuePolicy", _Answer, path={"name": queue})
 
 
-class QuotaCalls:
+class QuotaCalls(Calls):
     """Quotas of tenants and users; `*` applies to each of them."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def list(self) -> Sequence[QuotaView]:
         """List all quotas, with their usage."""

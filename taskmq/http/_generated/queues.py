@@ -15,14 +15,11 @@ from taskmq.api.queues import (
     QueueView,
     ResumedView,
 )
-from taskmq.http._generated.connection import HttpConnection
+from taskmq.http._generated.connection import Calls
 
 
-class QueueCalls:
+class QueueCalls(Calls):
     """Queues of the broker. Methods raise `QueueMissing`."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def get(self, name: str, *, within: float = 1.0) -> QueueView:
         """Return the details of a queue from the broker, the state and the workers.

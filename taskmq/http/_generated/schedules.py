@@ -22,14 +22,11 @@ from taskmq.api.schedules import (
     ScheduleRule,
     ScheduleView,
 )
-from taskmq.http._generated.connection import HttpConnection, every
+from taskmq.http._generated.connection import Calls, every
 
 
-class ScheduleCalls:
+class ScheduleCalls(Calls):
     """The schedules of the server's app."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def get(self, name: str) -> ScheduleView:
         """Return a schedule with the history of its occurrences."""
@@ -104,11 +101,8 @@ class ScheduleCalls:
         return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))
 
 
-class ReactionCalls:
+class ReactionCalls(Calls):
     """The reactions of the server's app."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def get(self, name: str) -> ReactionView:
         """Return a reaction, what it waits for, and its calls.

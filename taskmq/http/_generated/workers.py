@@ -4,14 +4,11 @@
 from collections.abc import Sequence
 
 from taskmq.api.workers import ControlBody, ControlledWorkers, WorkerList, WorkerView
-from taskmq.http._generated.connection import HttpConnection
+from taskmq.http._generated.connection import Calls
 
 
-class WorkerCalls:
+class WorkerCalls(Calls):
     """The workers of the server's broker."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def list(self, *, within: float = 1.0, max_age: float = 0) -> Sequence[WorkerView]:
         """List the workers that answer within this many seconds.

@@ -30,17 +30,14 @@ from taskmq.api.workflows.runs import (
     SignalledRun,
     WorkflowRunView,
 )
-from taskmq.http._generated.connection import HttpConnection, every
+from taskmq.http._generated.connection import Calls, every
 
 
-class WorkflowCalls:
+class WorkflowCalls(Calls):
     """Workflows by name, their versions, and starts of runs.
 
     Methods raise `WorkflowNotFound`; changes and starts raise `NotPermitted` for tasks that are not allowed.
     """
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def put(self, name: str, body: WorkflowBody) -> WorkflowView:
         """Store the workflow of a file. New content becomes the current version; known content changes nothing.
@@ -84,15 +81,12 @@ class WorkflowCalls:
         return every(lambda cursor: self.page(limit=page_size, cursor=cursor))
 
 
-class RunCalls:
+class RunCalls(Calls):
     """Runs of workflows by id.
 
     Methods raise `RunNotFound`; changes raise `NotPermitted` for tasks that are not allowed. A scheduler applies a
     change. Methods wait for it up to ten seconds; later it still applies.
     """
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
 
     def get(self, run_id: str) -> WorkflowRunView:
         """Return a run with its parameters and its value."""

@@ -40,17 +40,14 @@ from taskmq.api.sign_in import (
     TokenList,
     TokenView,
 )
-from taskmq.http.aio.connection import AsyncHttpConnection, every
+from taskmq.http.aio.connection import AsyncCalls, every
 from taskmq.model.identity import Role
 
 _Answer = dict[str, str]
 
 
-class AsyncAccountCalls:
+class AsyncAccountCalls(AsyncCalls):
     """The current caller. Methods raise `NotAuthenticated` without one."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def login(self, username: str, password: str) -> LoginView:
         """Start a session, which this client uses from now on.
@@ -83,11 +80,8 @@ class AsyncAccountCalls:
         return (await self._connection.ask("authorize", AuthorizeView, body=body)).allowed
 
 
-class AsyncTokenCalls:
+class AsyncTokenCalls(AsyncCalls):
     """The caller's own API tokens."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def add(
         self,
@@ -127,11 +121,8 @@ class AsyncTokenCalls:
         return (await self._connection.ask("listTokens", TokenList)).items
 
 
-class AsyncSessionCalls:
+class AsyncSessionCalls(AsyncCalls):
     """The caller's own sessions. Methods raise `IdentityNotFound`."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def end(self, session_id: str) -> None:
         """End another session of the caller."""
@@ -142,11 +133,8 @@ class AsyncSessionCalls:
         return (await self._connection.ask("listSessions", SessionList)).items
 
 
-class AsyncUserCalls:
+class AsyncUserCalls(AsyncCalls):
     """Users and their roles. Methods raise `IdentityNotFound` and `IdentityConflict`."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def sessions(self, user_id: str) -> Sequence[SessionView]:
         """List a user's active sessions."""
@@ -229,11 +217,8 @@ class AsyncUserCalls:
         return every(lambda cursor: self.page(after=cursor or "", limit=page_size))
 
 
-class AsyncTenantCalls:
+class AsyncTenantCalls(AsyncCalls):
     """Tenants and their members."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def add(self, name: str, *, description: str = "") -> TenantView:
         """Add a tenant. Existing jobs with this tenant's name belong to it."""
@@ -277,11 +262,8 @@ class AsyncTenantCalls:
         return (await self._connection.ask("listTenants", TenantList)).items
 
 
-class AsyncAuditCalls:
+class AsyncAuditCalls(AsyncCalls):
     """The audit log of administrators and operators."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def verify(self, *, head: str = "") -> ChainView:
         """Verify the hash chain of all entries.

@@ -8,7 +8,7 @@ from typing import Final
 from taskmq.api.job_requests import BeginBulkBody
 from taskmq.api.jobs import BulkOperationList, BulkOperationView
 from taskmq.api.values import PriorityLevel
-from taskmq.http.aio.connection import AsyncHttpConnection, every
+from taskmq.http.aio.connection import AsyncCalls, every
 from taskmq.http.bodies import new_key
 from taskmq.http.retries import seconds_of_duration
 from taskmq.model.jobs.changes import RetryMode
@@ -18,11 +18,8 @@ from taskmq.operations.bulks import BulkAction
 _POLL_SECONDS: Final = 0.5
 
 
-class AsyncBulkCalls:
+class AsyncBulkCalls(AsyncCalls):
     """Bulk operations by id. Servers and schedulers run them, independent of the caller."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def begin(
         self,

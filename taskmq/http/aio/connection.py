@@ -228,3 +228,10 @@ async def every(page: Callable[[CursorT | None], Awaitable[ListedPage[T, CursorT
         cursor = found.next
         if cursor is None:
             return
+
+
+class AsyncCalls:
+    """Calls about one kind of resource."""
+
+    def __init__(self, connection: AsyncHttpConnection) -> None:
+        self._connection = connection

@@ -17,14 +17,11 @@ from taskmq.api.dead_letters import (
 from taskmq.api.queues import (
     PurgedView,
 )
-from taskmq.http.aio.connection import AsyncHttpConnection
+from taskmq.http.aio.connection import AsyncCalls
 
 
-class AsyncDeadLetterCalls:
+class AsyncDeadLetterCalls(AsyncCalls):
     """Dead letters of the broker."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def queues(self) -> Sequence[str]:
         """List the queues that have dead letters."""

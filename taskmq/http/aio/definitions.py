@@ -7,17 +7,14 @@ from taskmq.api.workers import (
     TaskList,
     TaskView,
 )
-from taskmq.http.aio.connection import AsyncHttpConnection, every
+from taskmq.http.aio.connection import AsyncCalls, every
 
 
-class AsyncDefinitionCalls:
+class AsyncDefinitionCalls(AsyncCalls):
     """Definitions: named, versioned templates of jobs.
 
     Methods raise `DefinitionNotFound`, and `DefinitionConflict` if the version differs.
     """
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def put(self, name: str, body: DefinitionBody, *, version: int | None = None) -> DefinitionView:
         """Create a version with this content, unless the latest one is identical.
@@ -58,11 +55,8 @@ class AsyncDefinitionCalls:
         return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))
 
 
-class AsyncTaskCalls:
+class AsyncTaskCalls(AsyncCalls):
     """Tasks that can be called."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def get(self, name: str) -> TaskView:
         """Return a task with the JSON Schema of its arguments; raises `UnknownTask` if there is none."""

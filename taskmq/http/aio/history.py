@@ -28,17 +28,14 @@ from taskmq.api.history.figures import (
     SeriesView,
 )
 from taskmq.api.history.logs import LineList
-from taskmq.http.aio.connection import AsyncHttpConnection
+from taskmq.http.aio.connection import AsyncCalls
 from taskmq.model.history.failure_groups import GroupState
 
 _Answer = dict[str, Any]
 
 
-class AsyncLogCalls:
+class AsyncLogCalls(AsyncCalls):
     """Logs of job runs."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def of_job(
         self,
@@ -84,11 +81,8 @@ class AsyncLogCalls:
         return await self._connection.ask("searchLogs", LineList, query=query)
 
 
-class AsyncFigureCalls:
+class AsyncFigureCalls(AsyncCalls):
     """Statistics and failures of runs."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def rollups(
         self,
@@ -174,11 +168,8 @@ class AsyncFigureCalls:
         return await self._connection.ask("listFailures", FailureList, query=query)
 
 
-class AsyncFailureGroupCalls:
+class AsyncFailureGroupCalls(AsyncCalls):
     """Groups of failures by task and error."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def list(
         self, *, since: datetime | None = None, state: GroupState | None = None, limit: int = 200
@@ -203,11 +194,8 @@ class AsyncFailureGroupCalls:
         await self._connection.ask(operation, _Answer, path={"group_id": group_id}, body=body)
 
 
-class AsyncAlertCalls:
+class AsyncAlertCalls(AsyncCalls):
     """Alerts, alert rules and their channels."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def list(self, *states: str) -> AlertList:
         """Return alerts, active ones first; by default in all states."""

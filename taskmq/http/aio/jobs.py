@@ -26,7 +26,7 @@ from taskmq.api.jobs import (
     SubmittedJobs,
 )
 from taskmq.api.values import PriorityLevel
-from taskmq.http.aio.connection import AsyncHttpConnection, every
+from taskmq.http.aio.connection import AsyncCalls, every
 from taskmq.http.bodies import (
     change_body,
     items_of,
@@ -46,15 +46,12 @@ from taskmq.options.task_options import Guarantee, RetryOptions
 from taskmq.stored_jobs.explanations import Explanation
 
 
-class AsyncJobCalls:
+class AsyncJobCalls(AsyncCalls):
     """Jobs of the server's store.
 
     Methods raise `JobNotFound` for a job that does not exist or belongs to another tenant, and `JobConflict` if its
     state or version does not allow the action.
     """
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def submit(
         self,

@@ -15,14 +15,11 @@ from taskmq.api.nodes import (
     StatusBody,
     UsageView,
 )
-from taskmq.http.aio.connection import AsyncHttpConnection
+from taskmq.http.aio.connection import AsyncCalls
 
 
-class AsyncNodeCalls:
+class AsyncNodeCalls(AsyncCalls):
     """Host nodes, by name or id."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def list(self) -> Sequence[HostNodeView]:
         """List all nodes, and the hosts of all workers that answer within a second, ordered by name."""
@@ -54,11 +51,8 @@ class AsyncNodeCalls:
         return await self._connection.ask("updateNodeStatusCompat", RegisteredView, body=body)
 
 
-class AsyncResourceCalls:
+class AsyncResourceCalls(AsyncCalls):
     """Allocations of node resources made by callers, in addition to placed jobs."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def allocate(self, body: AllocateBody) -> AllocationView:
         """Allocate resources of a node until they are released or expire."""

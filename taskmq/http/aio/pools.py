@@ -4,16 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from taskmq.api.pools import PolicyBody, PolicyView, PoolBody, PoolList, PoolView, QuotaBody, QuotaList, QuotaView
-from taskmq.http.aio.connection import AsyncHttpConnection
+from taskmq.http.aio.connection import AsyncCalls
 
 _Answer = dict[str, Any]
 
 
-class AsyncPoolCalls:
+class AsyncPoolCalls(AsyncCalls):
     """Pools by tenant, and scheduling policies of queues."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def list(self) -> PoolList:
         """List all pools and policies."""
@@ -40,11 +37,8 @@ class AsyncPoolCalls:
         await self._connection.ask("removeQueuePolicy", _Answer, path={"name": queue})
 
 
-class AsyncQuotaCalls:
+class AsyncQuotaCalls(AsyncCalls):
     """Quotas of tenants and users; `*` applies to each of them."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def list(self) -> Sequence[QuotaView]:
         """List all quotas, with their usage."""

@@ -14,14 +14,11 @@ from taskmq.api.queues import (
     QueueView,
     ResumedView,
 )
-from taskmq.http.aio.connection import AsyncHttpConnection
+from taskmq.http.aio.connection import AsyncCalls
 
 
-class AsyncQueueCalls:
+class AsyncQueueCalls(AsyncCalls):
     """Queues of the broker. Methods raise `QueueMissing`."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def get(self, name: str, *, within: float = 1.0) -> QueueView:
         """Return the details of a queue from the broker, the state and the workers.

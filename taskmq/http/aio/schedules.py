@@ -21,14 +21,11 @@ from taskmq.api.schedules import (
     ScheduleRule,
     ScheduleView,
 )
-from taskmq.http.aio.connection import AsyncHttpConnection, every
+from taskmq.http.aio.connection import AsyncCalls, every
 
 
-class AsyncScheduleCalls:
+class AsyncScheduleCalls(AsyncCalls):
     """The schedules of the server's app."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def get(self, name: str) -> ScheduleView:
         """Return a schedule with the history of its occurrences."""
@@ -103,11 +100,8 @@ class AsyncScheduleCalls:
         return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))
 
 
-class AsyncReactionCalls:
+class AsyncReactionCalls(AsyncCalls):
     """The reactions of the server's app."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def get(self, name: str) -> ReactionView:
         """Return a reaction, what it waits for, and its calls.

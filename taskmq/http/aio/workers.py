@@ -3,14 +3,11 @@
 from collections.abc import Sequence
 
 from taskmq.api.workers import ControlBody, ControlledWorkers, WorkerList, WorkerView
-from taskmq.http.aio.connection import AsyncHttpConnection
+from taskmq.http.aio.connection import AsyncCalls
 
 
-class AsyncWorkerCalls:
+class AsyncWorkerCalls(AsyncCalls):
     """The workers of the server's broker."""
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def list(self, *, within: float = 1.0, max_age: float = 0) -> Sequence[WorkerView]:
         """List the workers that answer within this many seconds.

@@ -29,17 +29,14 @@ from taskmq.api.workflows.runs import (
     SignalledRun,
     WorkflowRunView,
 )
-from taskmq.http.aio.connection import AsyncHttpConnection, every
+from taskmq.http.aio.connection import AsyncCalls, every
 
 
-class AsyncWorkflowCalls:
+class AsyncWorkflowCalls(AsyncCalls):
     """Workflows by name, their versions, and starts of runs.
 
     Methods raise `WorkflowNotFound`; changes and starts raise `NotPermitted` for tasks that are not allowed.
     """
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def put(self, name: str, body: WorkflowBody) -> WorkflowView:
         """Store the workflow of a file. New content becomes the current version; known content changes nothing.
@@ -85,15 +82,12 @@ class AsyncWorkflowCalls:
         return every(lambda cursor: self.page(limit=page_size, cursor=cursor))
 
 
-class AsyncRunCalls:
+class AsyncRunCalls(AsyncCalls):
     """Runs of workflows by id.
 
     Methods raise `RunNotFound`; changes raise `NotPermitted` for tasks that are not allowed. A scheduler applies a
     change. Methods wait for it up to ten seconds; later it still applies.
     """
-
-    def __init__(self, connection: AsyncHttpConnection) -> None:
-        self._connection = connection
 
     async def get(self, run_id: str) -> WorkflowRunView:
         """Return a run with its parameters and its value."""
