@@ -146,7 +146,7 @@ class Branch:
         return tuple(found)
 
     def settle(self, charged: float, took: float, since: Clocks) -> None:
-        """Replace the charge for a job that has left by its actual cost.
+        """Replace the charge for a job that has left by its actual cost. `reorder` has to follow.
 
         Args:
             since: the clocks when it was dispatched.
@@ -162,8 +162,6 @@ class Branch:
             most = max(clock, branch.paid) + branch.flying / weight
             least = clock - (branch.flying + charged) / weight
             branch.virtual = min(max(branch.virtual + (took - charged) / weight, least), most)
-            if branch in parent.children:
-                parent.children.put(branch, parent.key_of(branch))
             branch = parent
 
     def catch_up(self, cost: float) -> None:

@@ -7,7 +7,7 @@ Every job is charged to the branches that were served, including jobs that a poo
 """
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from math import inf
 from typing import Final
@@ -65,6 +65,7 @@ class QueueTurns:
         self._slots = 1.0
         self._times = times
         self._accounts = Accounts(pools)
+        self._has_caps = any(pool.max for pool in pools.values())
         self._owed: Order[Account] = Order()
         # Branches of each account, by class.
         self._branches: defaultdict[Account, dict[int, Branch]] = defaultdict(dict)
@@ -252,18 +253,33 @@ class QueueTurns:
             job.is_late = True
             self._charge(job, 2 * job.seconds)
 
-    def end(self, job_id: str, seconds: float | None) -> None:
-        """Remove a job in flight that has left.
+    def end(self, jobs: Sequence[tuple[str, float | None]]) -> None:
+        """Remove jobs in flight that have left, with the same effect as one by one.
 
         Args:
-            seconds: how long it ran; None: unknown.
+            jobs: the id of each, and how many seconds it ran; None: unknown.
         """
-        job = self.flights.remove(job_id)
-        leaf = self._leaf(job.lane)
-        self._give(leaf, job.needs)
-        took = job.seconds if seconds is None else self._seconds(max(seconds - job.ran, 0.0))
-        leaf.settle(job.worth * job.seconds, job.worth * took, job.since)
-        self._prune(leaf)
+        if self._has_caps:
+            # The end of one may list branches whose place depends on the places of the others.
+            for job in jobs:
+                self._end((job,))
+        else:
+            self._end(jobs)
+
+    def _end(self, jobs: Sequence[tuple[str, float | None]]) -> None:
+        # In the order of the last job of each, because equals are ordered by their last change.
+        leaves: dict[Leaf, None] = {}
+        for job_id, seconds in jobs:
+            job = self.flights.remove(job_id)
+            leaf = self._leaf(job.lane)
+            self._give(leaf, job.needs)
+            took = job.seconds if seconds is None else self._seconds(max(seconds - job.ran, 0.0))
+            leaf.settle(job.worth * job.seconds, job.worth * took, job.since)
+            leaves.pop(leaf, None)
+            leaves[leaf] = None
+        for leaf in leaves:
+            leaf.reorder()
+            self._prune(leaf)
 
     def _fly(self, job: ChargedJob) -> None:
         leaf = self._leaf(job.lane)

@@ -8,7 +8,7 @@ others have queued.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from taskmq.contracts.jobs import Lane, Pick
@@ -125,7 +125,8 @@ class Shares:
         """
         by_queue: dict[str, list[tuple[str, str, Lane]]] = {}
         for job in jobs:
-            self.end(job[0], 0.0)
+            if job[0] in self._queue_of:
+                self.end(job[0], 0.0)
             self._queue_of[job[0]] = job[2].queue
             by_queue.setdefault(job[2].queue, []).append(job)
         for queue in [*self._queues, *(queue for queue in by_queue if queue not in self._queues)]:
@@ -146,20 +147,37 @@ class Shares:
         Args:
             seconds: how long it ran; 0: not at all; None: unknown.
         """
-        queue = self._queue_of.pop(job_id, None)
-        if queue is None:
-            return
-        turns = self._queues[queue]
-        job = turns.flights.find(job_id)
-        is_first = False
-        if job is not None and seconds:
+        self.end_all([(job_id, seconds)])
+
+    def end_all(self, jobs: Iterable[tuple[str, float | None]]) -> None:
+        """Remove jobs that have left, with the same effect as one by one.
+
+        Args:
+            jobs: the id of each, and the seconds as of `end`.
+        """
+        ended: dict[str, list[tuple[str, float | None]]] = {}
+        for job_id, seconds in jobs:
+            queue = self._queue_of.pop(job_id, None)
+            if queue is None:
+                continue
+            ended.setdefault(queue, []).append((job_id, seconds))
+            job = self._queues[queue].flights.find(job_id)
+            if job is None or not seconds:
+                continue
             is_first = not self._times.knows(job.task)
             self._times.record_run(job.task, job.lane, seconds)
-        turns.end(job_id, seconds)
-        if is_first and job is not None:
-            for each in self._queues.values():
-                each.learn(job.task)
-        self._drop_idle(queue)
+            if is_first:
+                # These ran without this knowledge.
+                self._settle(ended)
+                ended = {}
+                for each in self._queues.values():
+                    each.learn(job.task)
+        self._settle(ended)
+
+    def _settle(self, ended: Mapping[str, Sequence[tuple[str, float | None]]]) -> None:
+        for queue, jobs in ended.items():
+            self._queues[queue].end(jobs)
+            self._drop_idle(queue)
 
     def _of(self, queue: str) -> QueueTurns:
         found = self._queues.get(queue)

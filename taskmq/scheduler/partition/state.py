@@ -120,8 +120,7 @@ class PartitionState:
     def add(self, batches: Sequence[DispatchBatch], *, now: float) -> None:
         """Record the jobs of these batches as in flight, including those of an earlier holder."""
         for batch in batches:
-            for job_id in self.ledger.add(batch):
-                self._free(job_id, None)
+            self._free([(job_id, None) for job_id in self.ledger.add(batch)])
             self.placements.keep(batch, now=now)
             self.gates.add(batch.jobs, now=now)
             self.claims.add(batch.jobs)
@@ -153,10 +152,23 @@ class PartitionState:
         Args:
             seconds: how long it ran; 0: not at all; None: unknown.
         """
-        flight = self.ledger.leave(job_id, token)
-        if flight is not None:
-            self._free(job_id, seconds)
-        return flight
+        return self.leave_all([(job_id, token, seconds)])[0]
+
+    def leave_all(self, jobs: Sequence[tuple[str, int, float | None]]) -> list[Flight | None]:
+        """Remove jobs that were reported, with the same effect as one by one; see `leave`.
+
+        Args:
+            jobs: id, token and seconds of each.
+        """
+        flights = [self.ledger.leave(job_id, token) for job_id, token, _ in jobs]
+        self._free(
+            [
+                (job_id, seconds)
+                for (job_id, _, seconds), flight in zip(jobs, flights, strict=True)
+                if flight is not None
+            ]
+        )
+        return flights
 
     def count_ended(self, queue: str, count: int, *, now: float) -> None:
         """Record that jobs of a queue ended; its window follows their rate."""
@@ -199,17 +211,20 @@ class PartitionState:
         self.is_given_up.set()
         self.is_ending.set()
 
-    def _free(self, job_id: str, seconds: float | None) -> None:
-        self.shares.end(job_id, seconds)
-        has_freed = self.claims.remove(job_id)
-        if self.gates.remove(job_id) or has_freed:
-            self.has_work.set()
-        if self.placements.leave(job_id, seconds):
-            # There is room on its node, perhaps for a job that fitted nowhere.
+    def _free(self, left: Sequence[tuple[str, float | None]]) -> None:
+        self.shares.end_all(left)
+        has_node_news = False
+        for job_id, seconds in left:
+            has_freed = self.claims.remove(job_id)
+            if self.gates.remove(job_id) or has_freed:
+                self.has_work.set()
+            has_node_news |= self.placements.leave(job_id, seconds)
+        if has_node_news:
+            # There is room on a node, perhaps for a job that fitted nowhere.
             self.has_node_news = True
             self.wake()
-        elif self.held_back:
-            # Its quota may have room again.
+        elif left and self.held_back:
+            # Their quotas may have room again.
             self.wake()
 
     def _window(self, queue: str) -> Window:

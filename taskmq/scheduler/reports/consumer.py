@@ -400,18 +400,11 @@ class ReportConsumer:
             await self._handle_outcomes([_Received(plain, received.is_again)], applied)
 
     async def _handle_outcomes(self, batch: Sequence[_Received], applied: Sequence[AppliedReport]) -> None:
-        ended: Counter[str] = Counter()
         ends: list[AcceptedEnd] = []
-        now = asyncio.get_running_loop().time()
-        for (report, is_again), one in zip(batch, applied, strict=True):
+        # All of them before anything is awaited: meanwhile a job may be dispatched again.
+        flights = self._update_flights([report for report, _ in batch])
+        for (report, is_again), one, flight in zip(batch, applied, flights, strict=True):
             self._counts.reports[one.outcome] += 1
-            flight = self._ledger.find(report.id, report.token)
-            if flight is not None:
-                if goes_on(report.kind):
-                    self._record_run(report, now)
-                else:
-                    self._leave(report, flight, now)
-                    ended[flight.queue] += 1
             if one.outcome in ("invented", "unknown"):
                 await self._put_aside(report, one.outcome)
             elif one.state is not None and one.state in TERMINAL:
@@ -421,8 +414,6 @@ class ReportConsumer:
             elif one.outcome == "accepted" and not goes_on(report.kind):
                 seconds = 0.0 if one.state is JobState.QUEUED else report.delay / 1000
                 self._wakeups.wake_later(report.id, one.queue, seconds)
-        for queue, count in ended.items():
-            self._state.count_ended(queue, count, now=now)
         if any(one.has_dependents for one in applied):
             self._releases.wake()
         if runs := {one.run for one in applied if one.run}:
@@ -435,15 +426,33 @@ class ReportConsumer:
             await self._journals.forget(ends)
             await self._results.put(ends)
 
-    def _leave(self, report: Report, flight: Flight, now: float) -> None:
-        """Remove a reported job from those in flight."""
-        if report.limited:
-            self._note_limit(report, now)
-        if report.started is not None and report.kind in _RAN:
-            self._state.short_tasks.record_run(flight.task, report.ran)
-        elif report.started is None and report.kind in _RETURNS:
-            self._state.short_tasks.record_return(flight.task, now=now)
-        self._state.leave(report.id, report.token, seconds=_run_seconds(report))
+    def _update_flights(self, reports: Sequence[Report]) -> list[Flight | None]:
+        """Update the jobs in flight; return for each report the job that it removed from them."""
+        now = asyncio.get_running_loop().time()
+        for report in reports:
+            if (report.limited or goes_on(report.kind)) and self._ledger.find(report.id, report.token) is not None:
+                if goes_on(report.kind):
+                    self._record_run(report, now)
+                else:
+                    self._note_limit(report, now)
+        left = iter(
+            self._state.leave_all(
+                [(report.id, report.token, _run_seconds(report)) for report in reports if not goes_on(report.kind)]
+            )
+        )
+        flights = [None if goes_on(report.kind) else next(left) for report in reports]
+        ended: Counter[str] = Counter()
+        for report, flight in zip(reports, flights, strict=True):
+            if flight is None:
+                continue
+            ended[flight.queue] += 1
+            if report.started is not None and report.kind in _RAN:
+                self._state.short_tasks.record_run(flight.task, report.ran)
+            elif report.started is None and report.kind in _RETURNS:
+                self._state.short_tasks.record_return(flight.task, now=now)
+        for queue, count in ended.items():
+            self._state.count_ended(queue, count, now=now)
+        return flights
 
     def _note_limit(self, report: Report, now: float) -> None:
         if report.kind == "snoozed":

@@ -222,3 +222,29 @@ def test_a_successor_that_knows_running_jobs_keeps_caps_and_minimums(
         assert _used_by_pool(heir, pools)[name] <= most
     for name in list(heir.running):
         heir.end(name, 1.0)
+
+
+@given(policy=_policies, pools=_some_pools(), dice=_dice)
+def test_ends_together_have_the_effect_of_ends_one_by_one(
+    policy: QueuePolicy, pools: dict[str, TenantPool], dice: random.Random
+) -> None:
+    together, singly = Cluster(policy, pools), Cluster(policy, pools)
+    for _ in range(12):
+        submits = [(dice.choice(_TENANTS), dice.randint(1, 4), dice.randint(0, 9)) for _ in range(4)]
+        room, now = dice.randint(1, 12), singly.now + dice.choice([0.01, 10.0])
+        for cluster in (together, singly):
+            cluster.now = now
+            for tenant, jobs, priority in submits:
+                cluster.submit(tenant, jobs, priority=priority)
+            for name, _ in cluster.start(room):
+                cluster.shares.start(name, now=now)
+        assert together.running == singly.running
+        ends = [
+            (name, dice.choice([None, 0.0, 0.1, 100.0]))
+            for name in dice.sample(list(singly.running), dice.randint(0, len(singly.running)))
+        ]
+        for name, seconds in ends:
+            singly.end(name, seconds)
+            del together.running[name]
+        together.shares.end_all(ends)
+    assert together.start(50) == singly.start(50)

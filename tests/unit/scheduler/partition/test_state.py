@@ -223,3 +223,43 @@ def test_no_counts_remain_once_all_jobs_have_left(steps: list[tuple[str, int, st
     assert not state.ledger.confirmed & batches
     assert not state.gates.are_closed
     assert state.room(limited.name, 4, now=100.0) > 0
+
+
+def _with_jobs_in_flight(held_back: HeldBack) -> PartitionState:
+    state = _state()
+    jobs = [_job(number, task=("report", limited.name)[number % 2], queue="work") for number in range(8)]
+    state.placements.plan({"job-8": Reservation("gpu-1", 1, {"slots": 1.0, "gpu": 1.0})})
+    state.add([_batch(1, *jobs), _batch(2, _job(8, queue="placed", node="gpu-1"))], now=0.0)
+    state.held_back = held_back
+    state.is_stale = False
+    state.has_work.clear()
+    return state
+
+
+def _view(state: PartitionState) -> tuple[object, ...]:
+    flags = (state.is_stale, state.has_work.is_set(), state.has_node_news)
+    state.arrive([Lane("work", 4, "acme"), Lane("work", 4, "")])
+    state.admit_arrived()
+    return (
+        *flags,
+        state.ledger.tokens(),
+        state.ledger.queues(),
+        state.ledger.empty,
+        len(state.placements),
+        state.shares.picks(lambda _: 5, limit=5),
+    )
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 2), st.sampled_from([None, 0.0, 0.5])), max_size=20),
+    st.sampled_from([HeldBack(), HeldBack(frozenset({"acme"}))]),
+)
+def test_jobs_that_leave_together_have_the_effect_of_leaving_one_by_one(
+    left: list[tuple[int, int, float | None]], held_back: HeldBack
+) -> None:
+    together, singly = _with_jobs_in_flight(held_back), _with_jobs_in_flight(held_back)
+
+    flights = together.leave_all([(f"job-{number}", token, seconds) for number, token, seconds in left])
+
+    assert flights == [singly.leave(f"job-{number}", token, seconds=seconds) for number, token, seconds in left]
+    assert _view(together) == _view(singly)
