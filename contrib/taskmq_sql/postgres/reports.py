@@ -8,6 +8,7 @@ import msgspec
 from taskmq.contracts.jobs import AppliedReport, forgotten_end
 from taskmq.model.jobs.proofs import ReportKeys
 from taskmq.model.jobs.reports import (
+    ENDS,
     MOST_UNHEEDED,
     UNHEEDED,
     Report,
@@ -22,7 +23,7 @@ from taskmq.model.jobs.reports import (
 )
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, is_invented
 from taskmq.model.outcome import ErrorRecord
-from taskmq.model.states import TERMINAL, UNDERWAY, JobState
+from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.units import storable
 from taskmq_sql.identity import note as note_audit
 from taskmq_sql.jobs.codes import CODES, EVENT_CODES, STATES, EventKind
@@ -101,9 +102,10 @@ class _Step(msgspec.Struct, frozen=True, gc=False):
 
 async def apply(database: Database, reports: Sequence[Report], came_by: str) -> list[AppliedReport]:
     """Implement `DispatchStore.apply`."""
-    workers = await database.names.ids("worker", {storable(report.worker) for report in reports if report.worker})
+    names = {worker: storable(worker) for worker in {report.worker for report in reports} if worker}
+    numbers = await database.names.ids("worker", names.values())
     indexes = [index for index, report in enumerate(reports) if is_job_id(report.id)]
-    applying = _Applying(reports, workers, came_by)
+    applying = _Applying(reports, {worker: numbers[name] for worker, name in names.items()}, came_by)
     steps: dict[int, _Step] = {}
     if (
         indexes
@@ -165,8 +167,7 @@ class _Applying:
             return {}
         by_id = {self._reports[index].id: index for index in indexes}
         rows = await end(connection, [self._ending(self._reports[index]) for index in indexes])
-        states = {index: after_report(self._reports[index].kind, cancel_requested=False) for index in indexes}
-        return {(index := by_id[str(row[0])]): _step_of(row, states[index]) for row in rows}
+        return {(index := by_id[str(row[0])]): _step_of(row, ENDS[self._reports[index].kind]) for row in rows}
 
     async def _start(self, connection: Connection, indexes: Sequence[int]) -> dict[int, _Step]:
         if not indexes:
@@ -349,7 +350,7 @@ class _Applying:
         return Note(report.id, step.version, "ended", step.state, text=text)
 
     def _ending(self, report: Report, state: JobState | None = None) -> Ending:
-        state = state or after_report(report.kind, cancel_requested=False)
+        state = state or ENDS[report.kind]
         is_success = state is JobState.SUCCEEDED
         return Ending(
             id=report.id,
@@ -366,7 +367,7 @@ class _Applying:
         )
 
     def _worker(self, report: Report) -> int | None:
-        return self._workers[storable(report.worker)] if report.worker else None
+        return self._workers[report.worker] if report.worker else None
 
 
 async def _wake_signalled(connection: Connection, reports: Sequence[Report]) -> list[Report]:
@@ -435,7 +436,8 @@ async def note(connection: Connection, found: Iterable[Note]) -> None:
 
 def _step_of(row: Row, state: JobState) -> _Step:
     """Return the outcome for a job that has ended."""
-    return _Step(state, row[1], row[2], row[4], row[5], has_dependents=bool(row[3]), run=str(row[6] or ""))
+    _, queue, version, has_dependents, started, worker, run = row
+    return _Step(state, queue, version, started, worker, has_dependents=bool(has_dependents), run=str(run or ""))
 
 
 def _is_outage(report: Report) -> bool:
@@ -456,7 +458,7 @@ def _turns(reports: Sequence[Report], indexes: Iterable[int]) -> list[list[int]]
 
 
 def _is_end(report: Report) -> bool:
-    return after_report(report.kind, cancel_requested=False) in TERMINAL
+    return report.kind in ENDS
 
 
 def _is_again(report: Report) -> bool:

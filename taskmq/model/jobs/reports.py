@@ -9,7 +9,7 @@ lists, at most `LONGEST` bytes a message. They are part of the wire format, whic
 in other languages.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
@@ -80,6 +80,8 @@ _AFTER: Final[dict[ReportKind, JobState]] = {
     "saving": JobState.RUNNING,
     "held": JobState.HELD,
 }
+ENDS: Final[Mapping[ReportKind, JobState]] = {kind: state for kind, state in _AFTER.items() if state in TERMINAL}
+"""The kinds of reports that end their jobs, and the states of these jobs then."""
 _RUNS_AGAIN: Final = frozenset({JobState.RETRYING, JobState.SCHEDULED, JobState.QUEUED, JobState.HELD})
 
 

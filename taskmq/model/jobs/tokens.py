@@ -9,8 +9,7 @@ report has no genuine proof.
 from typing import Final
 
 from taskmq.model.jobs.proofs import ReportKeys
-from taskmq.model.jobs.reports import Report, after_report
-from taskmq.model.states import TERMINAL
+from taskmq.model.jobs.reports import ENDS, Report
 
 _CHANCE_BITS: Final = 32
 # A token has 53 bits, so that every language can read it as a number.
@@ -53,9 +52,8 @@ def ends_forgotten_dispatch(report: Report, token: int, keys: ReportKeys, came_b
 
     Args: as for `is_invented`.
     """
-    is_end = after_report(report.kind, cancel_requested=False) in TERMINAL
     is_later = _number(report.token) > _number(token)
-    return is_end and is_later and not is_invented(report, token, keys, came_by)
+    return report.kind in ENDS and is_later and not is_invented(report, token, keys, came_by)
 
 
 def _number(token: int) -> int:
