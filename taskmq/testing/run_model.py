@@ -69,6 +69,7 @@ class RunModel:
         self.is_queued: bool = graph.content.max_active_runs is not None
         # Whether an operator holds it (False), and whether the run above it does (True).
         self._holds: set[bool] = set()
+        self._releases = 0
         self._graph = graph
         self._params = params
         self._signals: list[InboxRow] = []
@@ -104,7 +105,8 @@ class RunModel:
                     step.state, step.error = row.state, row.error
                     step.value = msgspec.json.decode(row.value)
             case "timer" if not row.step:
-                if row.generation == self.generation and not self.has_ended and not self.cancelled:
+                is_present = row.generation == self.generation + self._releases
+                if is_present and not self._holds and not self.has_ended and not self.cancelled:
                     self.timed_out = True
                     self._cancel()
             case "timer":
@@ -128,7 +130,9 @@ class RunModel:
 
     def _block(self, row: InboxRow) -> None:
         if row.kind == "release":
+            was_held = bool(self._holds)
             self._holds.discard(row.is_from_above)
+            self._releases += was_held and not self._holds
         elif row.kind == "hold" and not self.has_ended and not self.cancelled:
             self._holds.add(row.is_from_above)
         elif row.kind == "begin" and row.generation == self.generation:

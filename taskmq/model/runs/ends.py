@@ -72,9 +72,15 @@ def can_start_child(here: Workspace, parent: StepRecord) -> bool:
 
 
 def time_out(here: Workspace, row: InboxRow) -> str:
-    """Cancel a run whose timer fired, unless it is of another generation; return the answer."""
+    """Cancel a run whose timer fired, unless the run is held or has another timer; return the answer."""
     run = here.run
-    if run.generation != row.generation or run.ended is not None or run.cancelled is not None:
+    # The release of a held run sets another timer.
+    if (
+        run.timer != row.generation
+        or run.held_since is not None
+        or run.ended is not None
+        or run.cancelled is not None
+    ):
         return "superseded"
     run.is_timed_out = True
     run.error = f"timeout: it has not ended within {(run.timeout or 0) / 1000:g} s"
@@ -84,7 +90,7 @@ def time_out(here: Workspace, row: InboxRow) -> str:
 
 def cancel_run(here: Workspace, reason: str) -> None:
     """Plan the cancellation of all steps."""
-    here.run.cancelled, here.run.held, here.run.held_above = reason, None, None
+    here.run.cancelled, here.run.held, here.run.held_above, here.run.held_since = reason, None, None, None
     here.run.state = RunState.RUNNING
     here.run.expanding.clear()
     # Those of a held run: the steps that became ready are cancelled instead of started.
@@ -109,5 +115,5 @@ def end_run(here: Workspace) -> Transition[None]:
             here.changes.value = lighten(resolve(output, here.look_up)).store()
         except (PathError, ErasedValue, KeptElsewhere) as error:
             run.state, run.error = RunState.FAILED, f"output: {error}"
-    run.ended, run.held, run.held_above = here.now, None, None
+    run.ended, run.held, run.held_above, run.held_since, run.deadline = here.now, None, None, None, None
     here.changes.has_ended = True

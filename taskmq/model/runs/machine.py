@@ -18,7 +18,7 @@ from taskmq.model.runs.built_graphs import end_build
 from taskmq.model.runs.ends import cancel_run, end_child, end_run, end_step, settle, time_out
 from taskmq.model.runs.fan_out import add_calls, close_batch, expand
 from taskmq.model.runs.graphs import RunGraph
-from taskmq.model.runs.records import AgendaItem, InboxRow, RunRecord, RunState, StepKey, StepRecord
+from taskmq.model.runs.records import AgendaItem, InboxRow, RunRecord, RunState, StepKey, StepRecord, StepTimer
 from taskmq.model.runs.redrives import decide_all, opening_state, recount, redrive, revive
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.starts import end_wait, evaluate, receive_signal
@@ -199,9 +199,23 @@ def _hold(here: Workspace, row: InboxRow) -> str:
         run.held_above = row.error if is_hold else None
     else:
         run.held = row.error if is_hold else None
+    if before is None and run.hold is not None:
+        run.held_since = here.now
+    elif run.hold is None and run.held_since is not None:
+        _resume_timeout(here, run.held_since)
     if run.hold != before and _workflow_steps(here):
         run.agenda.insert(0, AgendaItem("hold_runs"))
     return "accepted" if is_hold or run.hold is None else "held above"
+
+
+def _resume_timeout(here: Workspace, held_since: int) -> None:
+    """Postpone the deadline of the run by the time for which it was held, with a timer of its own."""
+    run = here.run
+    run.held_since = None
+    run.releases += 1
+    if run.deadline is not None:
+        run.deadline += here.now - held_since
+        here.changes.timers.append(StepTimer(run.deadline, "", run.timer))
 
 
 def _begin(run: RunRecord, row: InboxRow, *, now: int) -> str:

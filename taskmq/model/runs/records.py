@@ -124,11 +124,14 @@ class RunRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
         unfinished: number of steps that have not ended, without children.
         failures: number of steps that have failed, except those that may fail.
         generation: number of redrives.
-        timeout: maximum duration, counted again from each redrive, ms; None: no limit.
+        timeout: maximum duration, counted again from each redrive, ms; None: no limit. Time held does not count.
+        deadline: when its timeout cancels it, ms since the epoch; a release postpones it. None: not known.
         cancelled: why it was cancelled; None if it was not.
         is_timed_out: whether its timeout cancelled it; it ends as failed.
         held: why an operator holds it; None if none does.
         held_above: the hold of a run above it; None if none is held.
+        held_since: since when it is held, ms since the epoch; None if it is not.
+        releases: number of releases.
         agenda: parts of transitions that are not finished.
         expanding: names of steps that may start more children.
         signals: number of signals that wait for a step.
@@ -149,10 +152,13 @@ class RunRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     failures: int = 0
     generation: int = 0
     timeout: int | None = None
+    deadline: int | None = None
     cancelled: str | None = None
     is_timed_out: bool = False
     held: str | None = None
     held_above: str | None = None
+    held_since: int | None = None
+    releases: int = 0
     agenda: list[AgendaItem] = msgspec.field(default_factory=list[AgendaItem])
     expanding: list[str] = msgspec.field(default_factory=list[str])
     signals: int = 0
@@ -170,6 +176,11 @@ class RunRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     def hold(self) -> str | None:
         """The reason why no step starts until the run is released, cancelled or has ended; None if it is not held."""
         return self.held_above if self.held is None else self.held
+
+    @property
+    def timer(self) -> int:
+        """The generation of the timer of its timeout: a redrive and a release replace the timer."""
+        return self.generation + self.releases
 
 
 InboxKind = Literal["end", "timer", "signal", "cancel", "redrive", "add", "close", "hold", "release", "begin"]
@@ -235,7 +246,7 @@ class ChildRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepTimer(NamedTuple):
-    """A timer of a step, or with "" of the run: it counts for this generation only."""
+    """A timer of a step, or with "" of the run: it counts for this generation, or `RunRecord.timer`, only."""
 
     at: int
     step: str

@@ -121,7 +121,8 @@ def decide_all(here: Workspace, item: AgendaItem, names: list[str]) -> Transitio
     """
     run = here.run
     if not item.cursor and run.timeout is not None:
-        here.changes.timers.append(StepTimer(here.now + run.timeout, "", run.generation))
+        run.deadline = here.now + run.timeout
+        here.changes.timers.append(StepTimer(run.deadline, "", run.timer))
     key = StepKey(names[item.cursor])
     yield from here.load_window(names, item.cursor)
     step = here.find(key)

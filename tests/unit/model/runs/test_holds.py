@@ -82,6 +82,38 @@ def test_a_cancelled_run_is_not_held_and_starts_no_step_that_became_ready() -> N
     assert run.run.state == "cancelled"
 
 
+def test_the_time_for_which_a_run_is_held_does_not_count_for_its_timeout() -> None:
+    run = MemoryRun(graph_of({"a": {"task": "t"}}), timeout=500)
+    run.settle()
+    run.now += 400
+    run.send("hold", error="disk full")
+    run.send("hold", error="still full")
+    run.now += 5_000
+    assert run.send("timer", step="", generation=0) == "superseded"
+
+    run.send("release")
+
+    assert run.timers == [(1_500, "", 0), (6_500, "", 1)]
+    assert run.send("timer", step="", generation=0) == "superseded"
+    assert run.send("timer", step="", generation=1) == "applied"
+    run.end("a", "cancelled")
+    assert (run.run.state, run.run.cancelled) == ("failed", "timeout")
+
+
+def test_a_run_that_is_released_before_it_begins_has_its_whole_time() -> None:
+    run = MemoryRun(graph_of({"a": {"task": "t"}}, max_active_runs=1), timeout=500)
+    run.send("hold", error="disk full")
+    run.now += 5_000
+    run.send("release")
+    run.send("begin", generation=0)
+
+    assert run.timers == [(6_500, "", 1)]
+    run.end("a", "failed")
+    run.send("redrive")
+    run.send("begin", generation=1)
+    assert run.timers[1:] == [(6_500, "", 2)]
+
+
 def test_a_second_hold_replaces_the_reason() -> None:
     run = _run(_CHAIN)
 
