@@ -3,17 +3,21 @@
 import asyncio
 import logging
 
+import msgspec
 import pytest
 
 from taskmq import Context, RetryPolicy
 from taskmq.contracts.broker import Outgoing
 from taskmq.model import headers as header
-from taskmq.model.envelope import decode_envelope
+from taskmq.model.envelope import JSON, MSGPACK, decode_envelope
 from taskmq.testing import Acked, Requeued
 from taskmq.worker import WorkerConfig
 from tests.coroutines import run_by
 from tests.unit.worker.gate import Gate, ids, play, send, working
 from tests.unit.worker.staged import Fault, StagedApp, open_staged, settle_loop
+
+# A version 3 message: a worker that does not know `parts` would run the task with null in place of the value.
+_IN_PARTS = b'{"v":3,"id":"in parts","task":"gated","args":[null],"parts":[]}'
 
 
 @run_by(play)
@@ -114,6 +118,27 @@ async def test_an_invalid_message_is_parked_and_the_worker_continues(
         assert gate.finished == ["good"]
         assert ids(await app.messages("taskmq.parking")) == ["garbage"]
         assert ids(await app.messages("work.dlq")) == ["misfit"]
+
+
+@pytest.mark.parametrize("body", [_IN_PARTS, msgspec.msgpack.encode(msgspec.json.decode(_IN_PARTS))])
+def test_a_worker_without_support_for_a_message_version_parks_the_message(
+    body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        content_type = JSON if body is _IN_PARTS else MSGPACK
+        await app.put(body, job_id="in parts", content_type=content_type)
+        await send(app, "good")
+        gate.open.set()
+
+        async with working(app):
+            assert gate.finished == ["good"]
+            (parked,) = await app.messages("taskmq.parking")
+            assert (parked.message_id, parked.body) == ("in parts", body)
+            assert "the body has version 3; this taskmq reads versions 1 to 2" in str(parked.headers[header.REASON])
+            assert await app.record("in parts") is None
+
+    monkeypatch.setattr("taskmq.model.envelope.IN_PARTS", 2)
+    play(test)
 
 
 def test_an_outcome_delayed_by_a_fault_is_settled_a_moment_later(
