@@ -107,20 +107,25 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duratio
         BrokerUnavailable: the broker could not be reached.
     """
     broker = app.sessions.current().broker
-    await reach_broker(broker)
     found: list[QueueStats] = []
     queues: list[WorkQueue] = []
+    parts: dict[str, InvalidOption] = {}
     for name in names:
         try:
             queues.append(app.producer.queue(name))
-        except InvalidOption:
-            # Not a logical queue, but perhaps a part of one, or one of taskmq's own.
-            if not (parts := await broker.stats([name])):
+        except InvalidOption as error:
+            # Not a logical queue, but perhaps a part of one, or a queue of taskmq's or the broker's own.
+            if logical_queue(name) == name and not name.startswith(("taskmq.", "amq.")):
                 raise
-            found += parts
+            parts[name] = error
     queues = queues if names else app.tasks.queues
-    if not queues and not found:
+    if not queues and not parts:
         raise InvalidOption("no queues given: name them with -Q a,b or their app with --app MODULE:ATTRIBUTE")
+    await reach_broker(broker)
+    for part, refusal in parts.items():
+        if not (stats := await broker.stats([part])):
+            raise refusal
+        found += stats
     for queue in queues:
         # Former lanes of a queue without lanes are shown only by `report_queue`.
         found += await broker.stats(queue.physical) if queue.lanes is None else await find_parts(broker, queue)

@@ -68,6 +68,23 @@ def test_a_call_without_a_queue_asks_for_one() -> None:
         asyncio.run(list_queues(TaskMQ(new_url())))
 
 
+@pytest.mark.parametrize("name", ["a\nb", "orders.*", "", ">orders"])
+async def test_a_name_that_no_queue_can_have_is_refused_before_the_broker_is_asked(name: str) -> None:
+    async with TaskMQ("amqp://127.0.0.1:1", send_timeout="1s") as app:
+        with pytest.raises(InvalidOption, match="queue name"):
+            await list_queues(app, ["mail", name])
+
+
+async def test_parts_of_queues_are_listed_by_their_own_names(app: TaskMQ) -> None:
+    async with app:
+        await app.sessions.current().declare(app.tasks.queues)
+        found = [stats.queue for stats in (await list_queues(app, ["images.p.high", "taskmq.parking"])).queues]
+        with pytest.raises(InvalidOption, match=r"queue name 'none\.p\.high'"):
+            await list_queues(app, ["none.p.high"])
+
+    assert found[:2] == ["images.p.high", "taskmq.parking"]
+
+
 async def test_invitations_to_stored_jobs_are_not_purged(app: TaskMQ) -> None:
     async with app:
         await app.tasks["resize"].asend(1)
