@@ -102,6 +102,8 @@ class ScheduleRecord(msgspec.Struct, array_like=True):
         buffered: instants that wait for earlier occurrences to end.
         history: the latest emitted occurrences, newest last.
         resumed: start and end of a pause that no beat has handled yet.
+        failures: how many turns in succession failed.
+        failure: the last reason; "" if the last turn did not fail.
     """
 
     mark: int | None = None
@@ -115,6 +117,8 @@ class ScheduleRecord(msgspec.Struct, array_like=True):
     history: list[Emitted] = []
     resumed: int | None = None
     note: str = ""
+    failures: int = 0
+    failure: str = ""
 
     def remember(self, emitted: Emitted) -> None:
         """Append to the history, which keeps the latest occurrences."""

@@ -41,7 +41,8 @@ class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
         next: due time of the next occurrence, in the past if it is overdue; None if there is none, or it is paused.
         paused: since when it is paused.
         note: the reason for the pause, if given.
-        refused: why the start of an occurrence was refused, which is tried again; "": none was.
+        refused: why the start of an occurrence was refused, or why the trigger or a middleware raised, which is tried
+            again; "": neither.
         fired: number of occurrences confirmed by the broker; with a job store, number of submitted jobs.
         late: number emitted more than a second after their instant, without missed ones.
         missed: number neither emitted in time nor caught up.
@@ -134,14 +135,19 @@ class OccurrenceCounts:
 
 def status_of(entry: ScheduleEntry, record: ScheduleRecord, history: list[Occurrence], *, now: int) -> ScheduleStatus:
     """Build the status view of a record."""
-    following = None if record.paused is not None else next_instant(record, entry, now)
+    following, failure = None, record.failure
+    if record.paused is None:
+        try:
+            following = next_instant(record, entry, now)
+        except Exception as error:  # noqa: BLE001 - the app's own trigger; other schedules are listed
+            failure = failure or f"{type(error).__name__}: {error}"
     counts = record.counts
     return ScheduleStatus(
         name=entry.name,
         next=_utc(following),
         paused=_utc(record.paused),
         note=record.note,
-        refused=next((claim.refused for claim in record.claims if claim.refused), ""),
+        refused=next((claim.refused for claim in record.claims if claim.refused), failure),
         fired=counts.fired,
         late=counts.late,
         missed=counts.missed,

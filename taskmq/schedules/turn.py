@@ -16,7 +16,7 @@ from taskmq.schedules.triggers import Trigger, jitter_of
 LEASE_MS: Final = 10_000
 """Time after which another replica takes over a claim, ms."""
 LONGEST_RETRY_MS: Final = 300_000
-"""The longest time until a refused start is tried again, ms."""
+"""The longest time until a refused start or a failed turn is tried again, ms."""
 _MOST_DOUBLINGS: Final = 5
 _MOST_REASON: Final = 500
 
@@ -83,6 +83,7 @@ def take_turn(record: ScheduleRecord, entry: Timed, *, now: int, replica: Replic
         state.release_buffered()
         state.emit_due()
         state.emit_backlogs()
+    record.failures, record.failure = 0, ""
     turn.wake = next_look(record, entry, now)
     turn.is_watched = record.paused is not None or bool(record.buffered)
     return turn
@@ -115,7 +116,7 @@ def postpone(record: ScheduleRecord, refused: Mapping[OccurrenceClaim, str], now
     record.claims = [
         replace(
             claim,
-            until=now + min(LEASE_MS << min(claim.refusals, _MOST_DOUBLINGS), LONGEST_RETRY_MS),
+            until=now + _retry_after(claim.refusals),
             refusals=claim.refusals + 1,
             refused=reason[:_MOST_REASON],
         )
@@ -123,6 +124,18 @@ def postpone(record: ScheduleRecord, refused: Mapping[OccurrenceClaim, str], now
         else claim
         for claim in record.claims
     ]
+
+
+def put_off(record: ScheduleRecord, reason: str, now: int) -> int:
+    """Record why a turn failed, and return when to try again (ms): as for refused starts."""
+    again = now + _retry_after(record.failures)
+    record.failures += 1
+    record.failure = reason[:_MOST_REASON]
+    return again
+
+
+def _retry_after(earlier: int) -> int:
+    return min(LEASE_MS << min(earlier, _MOST_DOUBLINGS), LONGEST_RETRY_MS)
 
 
 def release_claims(record: ScheduleRecord, claims: list[OccurrenceClaim]) -> None:

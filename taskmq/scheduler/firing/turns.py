@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -9,7 +10,15 @@ import msgspec
 from taskmq.app import TaskMQ
 from taskmq.contracts.history import Remembering
 from taskmq.contracts.jobs import DueSchedule, JobStore, Lane, OccurrenceJob, ScheduleFiring, StoredSchedule
-from taskmq.errors import JobConflict, JobNotFound, OccurrenceConflict, StoreUnavailable, TaskMQError, TooLarge
+from taskmq.errors import (
+    JobConflict,
+    JobNotFound,
+    OccurrenceConflict,
+    StateUnavailable,
+    StoreUnavailable,
+    TaskMQError,
+    TooLarge,
+)
 from taskmq.model.history.rollups import MISSED, Rollup, RollupKey, minute_of
 from taskmq.model.keys import scheduled_job_id
 from taskmq.scheduler.firing.due_loop import DueLoop, FiringPace, StoreClock
@@ -23,7 +32,7 @@ from taskmq.schedules.occurrence import due_instant
 from taskmq.schedules.record import PENDING_MS, ActiveRun, OccurrenceClaim, ScheduleRecord, encode_record
 from taskmq.schedules.store_records import record_of
 from taskmq.schedules.triggers import jitter_of
-from taskmq.schedules.turn import Replica, Turn, complete, next_look, take_turn
+from taskmq.schedules.turn import LONGEST_RETRY_MS, Replica, Turn, complete, next_look, put_off, take_turn
 
 __all__ = ["ScheduleTurns"]
 
@@ -34,7 +43,6 @@ _BATCH: Final = 250
 _PACE: Final = 0.01
 # Interval of checks while occurrences wait for earlier ones to end.
 _ROOM_MS: Final = 1_000
-_BROKEN_MS: Final = 30_000
 _CANCELLED: Final = "a newer occurrence of its schedule is due"
 
 _Occurrence = tuple[int, int, str]
@@ -300,7 +308,14 @@ def _give_up(record: ScheduleRecord, turn: Turn, claim: OccurrenceClaim, occurre
 
 
 def _build_retry(row: StoredSchedule, error: BaseException, now: int) -> ScheduleFiring:
-    """Build a firing that leaves the schedule unchanged, to be retried later by any scheduler."""
+    """Build a firing that records the error only, to be retried later by any scheduler."""
+    is_first, kept, again = True, row.record, now + LONGEST_RETRY_MS
+    with suppress(StateUnavailable):
+        record = record_of(row)
+        again = put_off(record, f"{type(error).__name__}: {error}", now)
+        is_first, kept = record.failures == 1, encode_record(record)
     details = None if issubclass(type(error), TaskMQError) else error
-    _log.error("schedule %s: firing failed, will retry: %s", row.name, error, exc_info=details)
-    return ScheduleFiring(before=row, record=row.record, next=now + _BROKEN_MS)
+    # Once; the schedule shows the last reason.
+    level = logging.ERROR if is_first else logging.DEBUG
+    _log.log(level, "schedule %s: firing failed, will retry: %s", row.name, error, exc_info=details)
+    return ScheduleFiring(before=row, record=kept, next=again)

@@ -10,8 +10,9 @@ import os
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
 from taskmq import InvalidArguments, InvalidOption, TaskMQ
@@ -25,6 +26,7 @@ from taskmq.model.states import JobState
 from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULED_FOR
 from taskmq.scheduler.alerts import AlertSettings, AlertWatch
 from taskmq.scheduler.signals import LiveWorkers
+from taskmq.schedules.definition import ScheduleEntry
 from taskmq.schedules.record import Emitted
 from taskmq.schedules.triggers import cron, every, jitter_of, once
 from tests.coroutines import run_by
@@ -536,6 +538,47 @@ def test_an_unreadable_schedule_is_skipped_and_others_continue(caplog: pytest.Lo
     told = [record.getMessage() for record in caplog.records if "firing failed" in record.getMessage()]
     assert len(told) == 1
     assert "this taskmq has no trigger 'Never'" in told[0]
+
+
+class _Fragile(msgspec.Struct, frozen=True):
+    """A trigger of the app that raises while it is broken."""
+
+    broken: ClassVar[bool] = False
+
+    def next_after(self, instant: int, /) -> int | None:
+        if self.broken:
+            raise ValueError("the calendar is empty")
+        return every("1s").next_after(instant)
+
+    def describe(self) -> str:
+        return "at random"
+
+
+def test_a_schedule_whose_trigger_raises_is_tried_ever_less_often_and_shows_why(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def define(app: TaskMQ) -> None:
+        _tasks(app)
+        app.schedules.define(ScheduleEntry("fragile", app.tasks["tick"], _Fragile()))
+
+    async def test(stage: Stage) -> None:
+        process = await _start_scheduler(stage)
+        await until(lambda: bool(stage.database.jobs))
+        monkeypatch.setattr(_Fragile, "broken", True)
+        await stage.pass_by(100)
+        ((_, status),) = (await process.app.schedules.alist()).schedules
+        assert (status.next, status.refused) == (None, "ValueError: the calendar is empty")
+
+        monkeypatch.setattr(_Fragile, "broken", False)
+        await stage.pass_by(60)
+        ((_, status),) = (await process.app.schedules.alist()).schedules
+        assert (status.refused, bool(status.next)) == ("", True)
+
+    caplog.set_level(logging.DEBUG, "taskmq.scheduler")
+    play_one(test, define)
+    told = [record.levelname for record in caplog.records if "firing failed" in record.getMessage()]
+    # After 0, 10, 30 and 70 seconds.
+    assert told == ["ERROR", *["DEBUG"] * 3]
 
 
 class HeldBack(StagedStore):

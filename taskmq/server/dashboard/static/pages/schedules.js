@@ -160,7 +160,7 @@ function Schedule({ name }) {
   return html`<${Loading} loaded=${loaded} title=${name}>${(/** @type {any} */ one) => html`
     <${Head} of=${loaded} title=${name} sub=${`${one.rule}, starts ${one.starts}`}><${Actions} schedule=${one} reload=${loaded.reload} single /><//>
     ${one.paused && html`<p class="reason">Paused <${When} at=${one.paused} /> ${one.note}</p>`}
-    ${one.refused && html`<p class="reason">An occurrence cannot start and is tried again: ${one.refused}</p>`}
+    ${one.refused && html`<p class="reason">The schedule cannot fire and tries again: ${one.refused}</p>`}
     <div class="two"><div><${Next} name=${name} tz=${one.tz} /></div><div>
       <${Section} title="Details"><${Facts} of=${[["Fired", count(one.fired)], ["Late", count(one.late)], ["Missed", count(one.missed)], ["Skipped", count(one.skipped)], ["Failed", count(one.failed)], ["Waiting", count(one.waiting)], ["Defined", one.is_dynamic ? "at run time" : "in code"]]} />
         ${one.active.length > 0 && html`<p>Waiting or running: ${one.active.map((/** @type {string} */ id) => html`<a key=${id} href=${to(["jobs", id])}>${id}</a> `)}</p>`}<//>
