@@ -26,7 +26,6 @@ from taskmq.api.history.figures import (
     FailureList,
     MetricList,
     RollupList,
-    SeriesView,
 )
 from taskmq.api.history.logs import LineList
 from taskmq.http._generated.connection import Calls
@@ -120,8 +119,8 @@ class FigureCalls(Calls):
         task: str | None = None,
         queue: str | None = None,
         by: Sequence[str] = (),
-    ) -> Sequence[SeriesView]:
-        """Return time series, by default of the last hour; `step` in seconds."""
+    ) -> MetricList:
+        """Return time series, by default of the last hour, and the versions of the app; `step` in seconds."""
         query = {
             "metric": ",".join(metrics),
             "since": since,
@@ -131,7 +130,7 @@ class FigureCalls(Calls):
             "queue": queue,
             "by": ",".join(by),
         }
-        return (self._connection.ask("queryMetrics", MetricList, query=query)).items
+        return self._connection.ask("queryMetrics", MetricList, query=query)
 
     def failures(
         self,

@@ -25,7 +25,6 @@ from taskmq.api.history.figures import (
     FailureList,
     MetricList,
     RollupList,
-    SeriesView,
 )
 from taskmq.api.history.logs import LineList
 from taskmq.http.aio.connection import AsyncCalls
@@ -119,8 +118,8 @@ class AsyncFigureCalls(AsyncCalls):
         task: str | None = None,
         queue: str | None = None,
         by: Sequence[str] = (),
-    ) -> Sequence[SeriesView]:
-        """Return time series, by default of the last hour; `step` in seconds."""
+    ) -> MetricList:
+        """Return time series, by default of the last hour, and the versions of the app; `step` in seconds."""
         query = {
             "metric": ",".join(metrics),
             "since": since,
@@ -130,7 +129,7 @@ class AsyncFigureCalls(AsyncCalls):
             "queue": queue,
             "by": ",".join(by),
         }
-        return (await self._connection.ask("queryMetrics", MetricList, query=query)).items
+        return await self._connection.ask("queryMetrics", MetricList, query=query)
 
     async def failures(
         self,

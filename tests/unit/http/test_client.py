@@ -421,7 +421,8 @@ def _use_history(client: Client) -> None:
     assert client.logs.search("nothing", since=LATER).next is None
     assert client.figures.rollups(until=LATER).items == []
     assert client.figures.usage(until=LATER, by=("tenant",)) == []
-    assert client.figures.over_time("ended", step=600) is not None
+    over_time = client.figures.over_time("ended", step=600)
+    assert (over_time.step, over_time.versions, len(over_time.items)) == (600, [], 1)
     assert client.figures.failures(task="report", traceback=True).items == []
     rule = RuleBody(metric="depth", threshold=100, channels=["https://example.com/hook"])
     assert client.alerts.put_rule("deep", rule).version == 1
