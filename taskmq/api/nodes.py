@@ -21,7 +21,7 @@ class HostNodeView(msgspec.Struct, frozen=True, kw_only=True):
         app_versions: versions of the app's code that these worker processes run.
         runs_jobs: whether workers on the node run jobs that the scheduler places.
         epoch: the epoch of the reporting process, which grows with every restart; 0 without resources.
-        workers: names of the worker processes on it that answered.
+        workers: names of the worker processes on it that reported in the last 35 s.
         queues: the queues that they consume.
         slots: their maximum of concurrent runs; `running`: their current runs.
     """
@@ -46,7 +46,7 @@ class HostNodeView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeList(msgspec.Struct, frozen=True):
-    """The nodes, and the hosts with workers that answered, ordered by name."""
+    """The nodes and the hosts with workers, ordered by name."""
 
     items: list[HostNodeView]
 

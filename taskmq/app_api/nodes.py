@@ -24,7 +24,7 @@ class AppNodes(AppCalls):
     """
 
     async def list(self) -> Sequence[HostNodeView]:
-        """List all nodes, and the hosts of all workers that answer, ordered by name."""
+        """List all nodes and the hosts of all workers, as of their last heartbeats, ordered by name."""
         return render_all(_view, await operations.list_hosts(self._app))
 
     async def get(self, name: str) -> HostNodeView:
@@ -121,7 +121,7 @@ def found_node(name: str, node: N | None) -> N:
 
 
 def _alone(node: HostNode) -> HostNodeView:
-    return _view(operations.HostWorkers(node.name, node, []))
+    return _view(operations.HostWorkers(node.name, node))
 
 
 def _view(host: operations.HostWorkers) -> HostNodeView:
@@ -150,14 +150,16 @@ def _view(host: operations.HostWorkers) -> HostNodeView:
 
 def _describe_host(host: operations.HostWorkers) -> HostNode:
     """Return a host whose workers offer no resources as a node."""
+    workers = host.workers or host.silent
     return HostNode(
         id=host.name,
-        told=NodeTold(name=host.name, version=max(each.version for each in host.workers)),
+        told=NodeTold(name=host.name, version=max(each.version for each in workers)),
         epoch=0,
-        registered=min(each.started for each in host.workers),
-        heartbeat=max(each.at for each in host.workers),
-        is_busy=all(each.running >= each.slots for each in host.workers),
-        is_draining=all(each.state == "draining" for each in host.workers),
+        registered=min(each.started for each in workers),
+        heartbeat=max(each.at for each in workers),
+        is_busy=all(each.running >= each.slots for each in workers),
+        is_draining=all(each.state == "draining" for each in workers),
+        is_lost=not host.workers,
     )
 
 

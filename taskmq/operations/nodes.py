@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.jobs import JobStore
-from taskmq.errors import BrokerUnavailable, TopologyMismatch, UnsupportedFeature
 from taskmq.model.envelope import new_job_id
 from taskmq.model.nodes import (
+    LOST_AFTER_MS,
     Allocation,
     AllocationFilter,
     HostNode,
@@ -21,7 +21,7 @@ from taskmq.model.nodes import (
 )
 from taskmq.model.resources import Amounts
 from taskmq.model.telemetry.worker_status import WorkerStatus
-from taskmq.model.units import Duration, parse_seconds
+from taskmq.model.units import Duration
 from taskmq.operations.workers import list_workers
 
 _PAGE = 500
@@ -43,54 +43,46 @@ class Usage(NamedTuple):
 
 
 class HostWorkers(NamedTuple):
-    """A node of the store, a host with workers that answer, or both.
+    """A node of the store, a host with workers, or both.
 
     Attributes:
         name: name of the node; of a host whose workers have none, the host's name.
         node: the node as the store has it; None if its workers offer no resources, or the app has no store.
-        workers: worker processes on it that answered.
+        workers: worker processes on it that reported in the last 35 s; without a store, those that answered.
+        silent: worker processes on it whose last report is older, up to ten minutes.
     """
 
     name: str
     node: HostNode | None
-    workers: Sequence[WorkerStatus]
+    workers: Sequence[WorkerStatus] = ()
+    silent: Sequence[WorkerStatus] = ()
 
 
 async def list_hosts(app: TaskMQ, *, within: Duration = 1.0) -> list[HostWorkers]:
-    """Return the nodes of the store and the hosts of all workers that answer in time, sorted by name.
+    """Return the nodes and the hosts of all workers, sorted by name, as the store knows them from heartbeats.
 
-    Without a store, it returns the hosts of the workers. While the broker is unavailable, it returns the nodes of the
-    store without workers.
+    Without a store, it returns the hosts of the workers that answer within this time.
 
     Raises:
         StoreUnavailable: the store could not be reached.
         BrokerUnavailable: the app has no store, and the broker could not be reached.
     """
-    has_store = app.sessions.current().store is not None
-    stored, statuses = await asyncio.gather(
-        list_nodes(app) if has_store else _list_none(), _list_statuses(app, within, is_required=not has_store)
-    )
-    nodes = {node.name: node for node in stored}
+    store = app.sessions.current().store
+    if store is None:
+        return _group([], [answer.status for answer in await list_workers(app, within=within)], oldest=0)
+    nodes, workers, now = await asyncio.gather(store.nodes.nodes(), store.nodes.workers(), store.now_ms())
+    return _group(nodes, workers, oldest=now - LOST_AFTER_MS)
+
+
+def _group(nodes: Sequence[HostNode], statuses: Sequence[WorkerStatus], *, oldest: int) -> list[HostWorkers]:
+    by_name = {node.name: node for node in nodes}
     workers: dict[str, list[WorkerStatus]] = defaultdict(list)
+    silent: dict[str, list[WorkerStatus]] = defaultdict(list)
     for status in statuses:
-        workers[status.host if status.node is None else status.node.name].append(status)
-    return [HostWorkers(name, nodes.get(name), workers.get(name, [])) for name in sorted({*nodes, *workers})]
-
-
-async def _list_none() -> Sequence[HostNode]:
-    return []
-
-
-async def _list_statuses(app: TaskMQ, within: Duration, *, is_required: bool) -> list[WorkerStatus]:
-    # Workers answer for `within`; the rest is for connecting, which an unavailable broker would keep up for longer.
-    limit = None if is_required else 2 * parse_seconds(within, what="within")
-    try:
-        async with asyncio.timeout(limit):
-            return [answer.status for answer in await list_workers(app, within=within)]
-    except (TimeoutError, BrokerUnavailable, TopologyMismatch, UnsupportedFeature):
-        if is_required:
-            raise
-        return []
+        group = workers if status.at > oldest else silent
+        group[status.host if status.node is None else status.node.name].append(status)
+    names = sorted({*by_name, *workers, *silent})
+    return [HostWorkers(name, by_name.get(name), workers.get(name, []), silent.get(name, [])) for name in names]
 
 
 async def list_nodes(app: TaskMQ) -> Sequence[HostNode]:

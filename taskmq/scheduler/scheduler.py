@@ -17,9 +17,9 @@ from taskmq.durable.service import Service, ServiceGroup, pause
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable, StoreWentBack
 from taskmq.model.backoff import Backoff
+from taskmq.model.telemetry.events import WorkerEvent
 from taskmq.model.telemetry.metrics import SchedulerSnapshot
 from taskmq.model.telemetry.scheduler_report import SchedulerReport
-from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.operations.bulks import BulkRunner
 from taskmq.operations.retention import KeepRule
 from taskmq.scheduler.alerts import AlertSettings, AlertWatch, NoticeSender
@@ -380,11 +380,11 @@ class Scheduler:
         if self._wakeups is not None:
             self._wakeups.release(held.lease.partition, held.state)
 
-    def _on_worker(self, status: WorkerStatus) -> None:
-        if status.node is not None and self._nodes is not None:
-            self._nodes.receive(status.node)
-        if self._versions is not None:
-            self._versions.receive(status)
+    def _on_worker(self, event: WorkerEvent) -> None:
+        if self._nodes is not None:
+            self._nodes.receive(event)
+        if self._versions is not None and event.event != "offline":
+            self._versions.receive(event.status)
 
     def _on_refuse(self, error: StoreWentBack) -> None:
         """Stop at once, and leave jobs in flight to other schedulers and people."""

@@ -193,7 +193,7 @@ class Signals:
         on_free: called when partitions may be free.
         on_runs: called with the ids of runs that have something to do.
         on_tasks: called with a worker's report of its tasks; workers are asked for it at the start.
-        on_worker: called with the status of each worker that reports, unless it stops.
+        on_worker: called with each event of a worker.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class Signals:
         on_free: Callable[[], None],
         on_runs: Callable[[Collection[str]], None],
         on_tasks: Callable[[bytes], None],
-        on_worker: Callable[[WorkerStatus], None],
+        on_worker: Callable[[WorkerEvent], None],
     ) -> None:
         self._broker = broker
         self._workers = workers
@@ -273,8 +273,7 @@ class Signals:
         for event in batch.events:
             if isinstance(event, WorkerEvent):
                 self._workers.hear(event)
-                if event.event != "offline":
-                    self._on_worker(event.status)
+                self._on_worker(event)
 
     def _announce(self, topic: str, body: bytes = b"") -> None:
         if isinstance(self._broker, Broadcasting):

@@ -42,6 +42,7 @@
     definition_version  all versions of the templates
     task_registration   all forms of each task, as workers and schedulers reported them
     node           host nodes and the facts they report
+    worker_status  the last status of each worker process, updated in place
     allocation     present and past allocations on nodes; one of a job counts while the job has the token it names
     setting        the number of partitions, and the older versions of the code that may use these tables
     report_key     keys that authenticate the tokens the store issued
@@ -58,7 +59,7 @@ from typing import Final
 
 BASELINE: Final = "0101"
 """The first version. Lower numbers belong to development versions, which no code reads."""
-HEAD: Final = "0120"
+HEAD: Final = "0121"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"

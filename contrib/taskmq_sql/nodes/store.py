@@ -7,6 +7,7 @@ from typing import Protocol
 from taskmq.contracts.jobs import DispatchBatch, Lane, Pick, PlacedJob, UnplacedJob
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, NewAllocation, NodeTold, Placement
+from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq_sql.nodes import allocations, registry
 from taskmq_sql.steps import Runner, Steps, clock
 
@@ -54,6 +55,17 @@ class SqlNodes:
 
     async def expire(self) -> list[str]:
         return await self._runner.write(registry.expire)
+
+    async def report_workers(self, workers: Sequence[WorkerStatus]) -> None:
+        if workers:
+            await self._runner.write(partial(registry.report_workers, statuses=workers), is_lasting=False)
+
+    async def forget_workers(self, workers: Sequence[WorkerStatus]) -> None:
+        if workers:
+            await self._runner.write(partial(registry.forget_workers, statuses=workers), is_lasting=False)
+
+    async def workers(self) -> list[WorkerStatus]:
+        return await self._runner.read(registry.workers)
 
     async def allocate(self, new: NewAllocation) -> Allocation | None:
         return await self._runner.write(partial(allocations.allocate, new=new, find=registry.nodes))

@@ -1,10 +1,11 @@
 """`taskmq node`."""
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from taskmq.cli.actor import name_caller
 from taskmq.cli.noun import Noun
-from taskmq.cli.output import ask_first
+from taskmq.cli.output import ask_first, duration_text
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
 from taskmq.model.resources import amounts_text
 
@@ -23,7 +24,7 @@ _PAGE: Final = 200
 
 @app.command(name="list")
 def list_nodes() -> None:
-    """List the hosts of workers that answer, and the nodes with resources: of workers with --node or over HTTP."""
+    """List the nodes and the hosts of all workers, with the ages of their last heartbeats."""
     show_rows(_NODE_COLUMNS, ask(lambda api: api.nodes.list()), _row)
 
 
@@ -136,8 +137,15 @@ def _row(node: "HostNodeView") -> dict[str, Any]:
         "labels": ", ".join(f"{name}={value}" for name, value in node.labels.items()),
         "version": node.version,
         "app_versions": ",".join(node.app_versions),
-        "heartbeat": text_of_instant(node.heartbeat_at),
+        "heartbeat": _age(node.heartbeat_at),
     }
+
+
+def _age(heartbeat: str | None) -> str:
+    if heartbeat is None:
+        return ""
+    age = (datetime.now(UTC) - datetime.fromisoformat(heartbeat)).total_seconds()
+    return f"{duration_text(max(0.0, age))} ago"
 
 
 def _allocation_row(each: "AllocationView", names: dict[str, str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
     reported -> nodes -> place (waiting jobs: allocated and dispatched together) -> the job ends, and so does this
                      allocate -> release (manually, for other users of the same nodes)
     silent -> expire: lost, and all of its allocations are void
+    report_workers -> workers: the last status of each worker process, on nodes and on other hosts
 
 Allocations of a node never exceed its capacity at the time of the allocation, however many callers allocate
 concurrently.
@@ -16,6 +17,7 @@ import msgspec
 from taskmq.contracts.jobs.dispatch import DispatchBatch, Lane, Pick
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, JobNeeds, NewAllocation, NodeTold, Placement
+from taskmq.model.telemetry.worker_status import WorkerStatus
 
 
 class UnplacedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +94,24 @@ class NodeStore(Protocol):
 
     async def expire(self) -> list[str]:
         """Mark nodes as lost that were silent for too long, and end their allocations; return their names."""
+        ...
+
+    async def report_workers(self, workers: Sequence[WorkerStatus]) -> None:
+        """Store the last status of worker processes. It replaces those of the same name, host and process.
+
+        A crash of the database may lose what was stored in its last second.
+        """
+        ...
+
+    async def forget_workers(self, workers: Sequence[WorkerStatus]) -> None:
+        """Delete the statuses of worker processes that stopped in order."""
+        ...
+
+    async def workers(self) -> list[WorkerStatus]:
+        """Return the last status of each worker process. `at` is when the store got it, by the store's clock.
+
+        `expire` deletes statuses that were not replaced for ten minutes.
+        """
         ...
 
     async def allocate(self, new: NewAllocation) -> Allocation | None:

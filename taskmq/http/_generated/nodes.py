@@ -23,7 +23,7 @@ class NodeCalls(Calls):
     """Host nodes, by name or id."""
 
     def list(self) -> Sequence[HostNodeView]:
-        """List all nodes, and the hosts of all workers that answer within a second, ordered by name."""
+        """List all nodes and the hosts of all workers, as of their last heartbeats, ordered by name."""
         return (self._connection.ask("listNodes", NodeList)).items
 
     def get(self, name: str) -> HostNodeView:

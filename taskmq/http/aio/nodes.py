@@ -22,7 +22,7 @@ class AsyncNodeCalls(AsyncCalls):
     """Host nodes, by name or id."""
 
     async def list(self) -> Sequence[HostNodeView]:
-        """List all nodes, and the hosts of all workers that answer within a second, ordered by name."""
+        """List all nodes and the hosts of all workers, as of their last heartbeats, ordered by name."""
         return (await self._connection.ask("listNodes", NodeList)).items
 
     async def get(self, name: str) -> HostNodeView:

@@ -1,4 +1,4 @@
-"""Registration of nodes in the store, as workers report them, and detection of lost nodes.
+"""Registration of nodes and workers in the store, as workers report them, and detection of lost nodes.
 
     worker.beat, every 10 s, by broadcast -> received -> once a second: written to the store
     once a second, one scheduler in turns -> expire: a node that missed three heartbeats is lost
@@ -13,12 +13,15 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from msgspec.structs import replace
+
 from taskmq.contracts.jobs import JobStore
 from taskmq.contracts.stores import Lease
 from taskmq.durable.lease_terms import acquire_in_term
 from taskmq.durable.service import pause
 from taskmq.errors import InvalidOption, StateUnavailable, StoreUnavailable
 from taskmq.model.nodes import NodeTold, checked_node
+from taskmq.model.telemetry.events import WorkerEvent
 
 __all__ = ["NodeRegistrar"]
 
@@ -28,10 +31,11 @@ _LEASE: Final = "nodes"
 _TURN: Final = 30.0
 _SECOND: Final = 1.0
 _MOST: Final = 10_000
+_LONGEST_NAME: Final = 255
 
 
 class NodeRegistrar:
-    """A service that keeps the store's list of nodes up to date.
+    """A service that keeps the store's lists of nodes and workers up to date.
 
     Args:
         me: name of this scheduler.
@@ -43,13 +47,23 @@ class NodeRegistrar:
         self._knows_all = knows_all
         self._me = me
         self._heard: dict[str, NodeTold] = {}
+        # The last event of each worker process. Two workers may have the same name.
+        self._events: dict[tuple[str, str, int], WorkerEvent] = {}
         self._complaints: set[str] = set()
         self._turns_left = 0
         self._is_stopping = asyncio.Event()
         self._has_trouble = False
 
-    def receive(self, report: NodeTold) -> None:
-        """Queue a worker's report of its node. Invalid reports are logged, not raised."""
+    def receive(self, event: WorkerEvent) -> None:
+        """Queue a worker's status and its report of its node. Invalid reports are logged, not raised."""
+        status = event.status
+        worker = (status.name, status.host, status.pid)
+        if worker in self._events or (len(self._events) < _MOST and max(map(len, worker[:2])) <= _LONGEST_NAME):
+            self._events[worker] = event
+        if status.node is not None and event.event != "offline":
+            self._receive_node(status.node)
+
+    def _receive_node(self, report: NodeTold) -> None:
         try:
             if len(self._heard) < _MOST:
                 self._heard[report.name] = checked_node(report)
@@ -81,6 +95,12 @@ class NodeRegistrar:
             await self._store.nodes.report(list(heard.values()))
             # Keep reports that arrived meanwhile.
             self._heard = {name: report for name, report in self._heard.items() if heard.get(name) is not report}
+        events = dict(self._events)
+        # The list of hosts needs no jobs, of which a worker may have thousands.
+        alive = [replace(one.status, jobs=[], in_hand={}) for one in events.values() if one.event != "offline"]
+        await self._store.nodes.report_workers(alive)
+        await self._store.nodes.forget_workers([one.status for one in events.values() if one.event == "offline"])
+        self._events = {worker: event for worker, event in self._events.items() if events.get(worker) is not event}
 
     async def _expire(self) -> None:
         if not self._knows_all():

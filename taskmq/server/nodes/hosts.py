@@ -21,7 +21,7 @@ HOST_HANDLERS: Final = Handlers("nodes")
 
 @HOST_HANDLERS.handle("GET /nodes", "listNodes", Permission.NODES_READ, "List nodes")
 async def list_nodes(api: ApiGiven, state: State, max_age: MaxAge = 0) -> NodeList:
-    """Return all nodes with their allocated resources, and the hosts of all workers that answer within a second."""
+    """Return all nodes with their allocated resources, and the hosts of all workers, as of their last heartbeats."""
 
     async def read() -> NodeList:
         return NodeList(list(await api.nodes.list()))
@@ -98,7 +98,7 @@ async def update_status(data: JSONBody[StatusBody], app: ServedApp, caller: Call
 
 @HOST_HANDLERS.handle("GET /nodes/list", "listNodesCompat", Permission.NODES_READ, "List nodes", is_compatible=True)
 async def list_nodes_compat(api: ApiGiven) -> list[HostNodeView]:
-    """Return all nodes, and the hosts of all workers that answer within a second, as an array."""
+    """Return all nodes and the hosts of all workers, as of their last heartbeats, as an array."""
     return list(await api.nodes.list())
 
 

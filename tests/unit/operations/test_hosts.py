@@ -12,9 +12,12 @@ from taskmq import TaskMQ
 from taskmq.cli.operator import OperatorApi
 from taskmq.errors import BrokerUnavailable, InvalidOption, RequestRefused
 from taskmq.model.nodes import NodeTold
+from taskmq.model.units import milliseconds_in
 from taskmq.operations.nodes import list_hosts
+from taskmq.operations.workers import list_workers
 from taskmq.worker import Worker, WorkerConfig
 from tests.unit.app_kit import new_url
+from tests.unit.scheduler.stage import worker_event
 
 pytestmark = pytest.mark.real_time
 
@@ -38,6 +41,12 @@ async def _working(app: TaskMQ, config: WorkerConfig) -> AsyncGenerator[None]:
         worker.drain()
 
 
+async def _record_heartbeats(app: TaskMQ) -> None:
+    """Write the workers' statuses to the store, as a scheduler does with their heartbeats."""
+    answers = await list_workers(app, within=5.0)
+    await app.sessions.store().nodes.report_workers([answer.status for answer in answers])
+
+
 async def test_a_worker_without_a_node_is_listed_by_its_host_without_a_store() -> None:
     app = _app()
     async with _working(app, WorkerConfig(concurrency=3, grace=5.0)):
@@ -54,6 +63,7 @@ async def test_workers_of_a_node_are_listed_with_what_the_store_knows_of_it(tmp_
     app = _app(f"sqlite:///{tmp_path}/jobs.db")
     async with _working(app, WorkerConfig(concurrency=3, grace=5.0, node="gpu-1")):
         await app.sessions.store().nodes.report([NodeTold(name="gpu-1", capacity={"cpu": 8.0}, runs_jobs=True)])
+        await _record_heartbeats(app)
         (gpu,) = await OperatorApi(app).nodes.list()
 
     assert gpu.name == "gpu-1"
@@ -88,13 +98,18 @@ def test_an_app_with_an_invalid_version_is_refused() -> None:
         _app(version="")
 
 
-async def test_nodes_of_the_store_are_listed_while_the_broker_is_unavailable(tmp_path: Path) -> None:
+async def test_heartbeats_in_the_store_are_listed_without_the_broker(tmp_path: Path) -> None:
     app = TaskMQ("amqp://127.0.0.1:1", store=f"sqlite:///{tmp_path}/jobs.db", send_timeout="1s")
+    status = worker_event(name="w", host="vm", slots=4, running=1).status
     async with app:
+        before = await app.sessions.store().now_ms()
         await app.sessions.store().nodes.report([NodeTold(name="gpu-1")])
-        found = await list_hosts(app, within=0.01)
+        await app.sessions.store().nodes.report_workers([status])
+        node, host = await OperatorApi(app).nodes.list()
 
-    assert [(each.name, each.workers) for each in found] == [("gpu-1", [])]
+    assert (node.name, node.workers, node.status) == ("gpu-1", [], "available")
+    assert (host.name, host.workers, host.queues, host.running, host.slots) == ("vm", ["w"], ["work"], 1, 4)
+    assert (milliseconds_in(host.heartbeat_at or "") or 0) >= before
 
 
 async def test_hosts_without_a_store_need_the_broker() -> None:
@@ -108,6 +123,8 @@ async def test_a_host_without_resources_is_not_drained_but_its_workers(tmp_path:
     host = socket.gethostname()
     app = _app(f"sqlite:///{tmp_path}/jobs.db" if has_store else None)
     async with _working(app, WorkerConfig(concurrency=3, grace=5.0)):
+        if has_store:
+            await _record_heartbeats(app)
         with pytest.raises(RequestRefused, match=f"worker control drain --host {host}`") as refused:
             await OperatorApi(app).nodes.drain(host)
         with pytest.raises(RequestRefused, match="'other' not found") as unknown:

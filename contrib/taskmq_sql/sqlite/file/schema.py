@@ -418,6 +418,12 @@ CREATE TABLE failure_mark (
     until INTEGER, actor TEXT NOT NULL, note TEXT NOT NULL, PRIMARY KEY (tenant, task, error)
 ) WITHOUT ROWID
 """
+_WORKER_STATUSES: Final = """
+CREATE TABLE worker_status (
+    name TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL, heard INTEGER NOT NULL, status TEXT NOT NULL,
+    PRIMARY KEY (name, host, pid)
+) WITHOUT ROWID
+"""
 _STORED_JOBS_ALONE: Final = f"{_CLAIMS};{_LINES};{_RATES};{_JOURNALS};{_REATTACHMENT}"
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 
@@ -449,6 +455,7 @@ JOB_STORE: Final = FileKind(
         _GROUPS,
         _SENT_JOBS,
         _FAILURE_MARKS,
+        _WORKER_STATUSES,
     ),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),

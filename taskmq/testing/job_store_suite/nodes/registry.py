@@ -1,7 +1,10 @@
-"""Tests of nodes: reported, drained, lost."""
+"""Tests of nodes: reported, drained, lost; and of their workers."""
+
+from msgspec.structs import replace
 
 from taskmq.contracts.jobs import JobStore
 from taskmq.model.nodes import HostNode, NodeTold
+from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.runner import case
 
@@ -13,6 +16,27 @@ _TOLD = NodeTold(
     version="1",
     lost_after=3_600_000,
     runs_jobs=True,
+)
+
+
+_WORKER = WorkerStatus(
+    name="w",
+    host="h",
+    pid=7,
+    version="1",
+    app="shop",
+    queues=["work"],
+    state="running",
+    slots=4,
+    running=1,
+    backlog=0,
+    ended=0,
+    abandoned=0,
+    memory=0,
+    descriptors=0,
+    loop_lag=0.0,
+    started=1,
+    node=_TOLD,
 )
 
 
@@ -105,3 +129,24 @@ class NodeCases(JobStoreCase):
         assert await store.nodes.remove("gpu-1")
         assert not await store.nodes.remove("gpu-1")
         assert await store.nodes.nodes() == []
+
+    @case
+    async def test_the_last_status_of_each_worker_is_kept_until_it_stops(self) -> None:
+        store, other = self.store(), self.store()
+        same_name = replace(_WORKER, host="other\0")
+        before = await store.now_ms()
+        await store.nodes.report_workers([same_name, _WORKER])
+        await store.nodes.report_workers([replace(_WORKER, running=3)])
+        await store.nodes.report_workers([])
+
+        first, second = await other.nodes.workers()
+        assert (replace(first, at=0), replace(second, at=0, host="")) == (
+            replace(_WORKER, running=3),
+            replace(same_name, host=""),
+        )
+        assert before <= second.at <= first.at <= await store.now_ms()
+
+        await other.nodes.forget_workers([_WORKER, replace(_WORKER, pid=8)])
+        await store.nodes.expire()
+        (left,) = await store.nodes.workers()
+        assert left.at == second.at
