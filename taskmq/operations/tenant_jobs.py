@@ -302,7 +302,13 @@ class TenantJobs:
         return 0 if own is None else await self._jobs.acount(own, cap=cap)
 
     async def count_states(self, which: JobFilter) -> StateCounts:
-        """Count the matching jobs of the caller by state, as `JobStore.count_states`."""
+        """Count the matching stored jobs of the caller by state, as `JobStore.count_states`.
+
+        Raises:
+            InvalidOption: the filter selects sent jobs.
+        """
+        if which.via in ("broker", "any"):
+            raise InvalidOption(f"via:{which.via}: only stored jobs are counted by state; leave it out")
         own = self._restrict(which)
         return StateCounts({}, is_exact=True) if own is None else await self._app.sessions.store().count_states(own)
 

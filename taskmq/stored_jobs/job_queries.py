@@ -20,7 +20,7 @@ from taskmq.model.keys import tenant_key
 from taskmq.model.states import JobState
 from taskmq.stored_jobs.explanations import Explanation, explain_job
 from taskmq.stored_jobs.new_jobs import name_of, result_of
-from taskmq.stored_jobs.recorded_jobs import RecordedJobs
+from taskmq.stored_jobs.recorded_jobs import RecordedJobs, merge_pages
 from taskmq.stored_jobs.stored import StoredJobs
 
 _FIRST_POLL: Final = 0.05
@@ -75,7 +75,7 @@ class JobQueries:
 
         Args:
             which: a `JobFilter`, or a filter as text, such as "status:failed task:invoice.*"; see docs/store.md. With
-                `via:broker`, recorded sent jobs, else stored ones.
+                `via:broker`, recorded sent jobs; with `via:any`, both; else stored ones.
             tenant: only jobs of this tenant; "" means jobs without a tenant.
             after: the `after` of the previous page.
 
@@ -90,7 +90,11 @@ class JobQueries:
         found = await self._filter(which, tenant)
         if found.via == "broker":
             return await self.recorded.store.page(found, after=after, limit=limit)
-        return await self._sessions.store().list_jobs(found, after=after, limit=limit)
+        stored = self._sessions.store().list_jobs(found, after=after, limit=limit)
+        if found.via != "any":
+            return await stored
+        sent = self.recorded.store.page(found, after=after, limit=limit)
+        return merge_pages(await asyncio.gather(stored, sent), limit)
 
     list = blocking(alist)
 
@@ -101,7 +105,10 @@ class JobQueries:
         found = await self._filter(which, tenant)
         if found.via == "broker":
             return await self.recorded.store.count(found, cap=cap)
-        return await self._sessions.store().count_jobs(found, cap=cap)
+        stored = self._sessions.store().count_jobs(found, cap=cap)
+        if found.via != "any":
+            return await stored
+        return min(sum(await asyncio.gather(stored, self.recorded.store.count(found, cap=cap))), cap + 1)
 
     count = blocking(acount)
 

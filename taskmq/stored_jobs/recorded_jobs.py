@@ -9,7 +9,7 @@ from taskmq.client.sent_jobs import SentJobs
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.history import Remembering, SentJobStore, history_of, sent_attempts, sent_record
 from taskmq.contracts.identity import Actor
-from taskmq.contracts.jobs import AttemptRecord, JobRecord, all_attempts
+from taskmq.contracts.jobs import AttemptRecord, JobPage, JobRecord, all_attempts
 from taskmq.errors import JobConflict
 from taskmq.model.history.sent_runs import RecordedRun, RunReport
 from taskmq.model.outcome import ErrorRecord
@@ -134,6 +134,21 @@ class RecordedJobs:
                 action, kind="job", subject=record.id, tenant=record.tenant
             )
             await self._sessions.store().identity.audit.add([entry])
+
+
+def merge_pages(pages: Sequence[JobPage], limit: int) -> JobPage:
+    """Merge pages of lists that began at the same cursor into one page of up to `limit` jobs, the newest first."""
+    # A list says nothing about jobs behind its cursor.
+    seen = max((page.after for page in pages if page.after is not None), default="")
+    jobs = sorted((job for page in pages for job in page.jobs if job.id >= seen), key=_id_of, reverse=True)
+    if len(jobs) > limit:
+        return JobPage(jobs[:limit], jobs[limit - 1].id)
+    is_bounded = any(page.is_bounded and page.after == seen for page in pages)
+    return JobPage(jobs, seen or None, is_bounded=is_bounded)
+
+
+def _id_of(record: JobRecord) -> str:
+    return record.id
 
 
 def check_stored(record: JobRecord) -> JobRecord:

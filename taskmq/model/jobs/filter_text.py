@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from taskmq.errors import InvalidFilter, InvalidOption
 from taskmq.model.envelope import LAST_INSTANT
-from taskmq.model.jobs.filters import EVERYTHING, JobFilter, Retried, Via
+from taskmq.model.jobs.filters import EVERYTHING, JobFilter, Retried, ViaChoice
 from taskmq.model.runs.records import RunState
 from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean, parse_duration, to_ms
@@ -277,8 +277,8 @@ def _read_retried(part: _Part, now: int) -> dict[str, Any]:
 def _read_via(part: _Part, now: int) -> dict[str, Any]:
     del now
     value = _only(part)
-    if value.text not in get_args(Via):
-        raise _error(value.column, f"via:{value.text} is not a choice: write via:store or {_EXAMPLES['via']}")
+    if value.text not in get_args(ViaChoice):
+        raise _error(value.column, f"via:{value.text} is not a choice: write {_EXAMPLES['via']}, store or any")
     return {"via": value.text}
 
 

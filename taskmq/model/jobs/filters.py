@@ -8,6 +8,7 @@ from taskmq.model.states import TERMINAL, JobState
 
 Retried = Literal["", "yes", "no", "any"]
 Via = Literal["store", "broker"]
+ViaChoice = Literal["store", "broker", "any"]
 
 UNSUCCESSFUL: Final = TERMINAL - {JobState.SUCCEEDED}
 """Ends that a retry settles: filters for them exclude jobs that were retried."""
@@ -33,7 +34,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         ids: any of these ids.
         retried: whether another job repeats it: `yes`, `no`, or `any`. "": `no` for the unsuccessful ends among
             `states`, and `any` for other states.
-        via: `store`: stored jobs; `broker`: recorded sent jobs (`record="all"`).
+        via: `store`: stored jobs; `broker`: recorded sent jobs (`record="all"`); `any`: both. "": both if jobs are
+            erased, else stored jobs.
     """
 
     tenant: str | None = None
@@ -55,7 +57,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: tuple[tuple[str, str], ...] = ()
     ids: tuple[str, ...] = ()
     retried: Retried = ""
-    via: Via = "store"
+    via: ViaChoice | Literal[""] = ""
 
     def wants_retried(self, state: JobState) -> bool | None:
         """Return whether jobs in this state must have been retried (True), must not (False), or either (None)."""

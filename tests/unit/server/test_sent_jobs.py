@@ -12,15 +12,17 @@ from taskmq import TaskMQ
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.history import history_of
 from taskmq.contracts.stores import WaitingMessage, require_store
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import JobConflict, JobNotFound, UnsupportedFeature
 from taskmq.model.envelope import new_job_id
 from taskmq.model.history.logs import RunLine, RunLog
 from taskmq.model.history.sent_runs import RecordedRun, RunReport, SentJobFacts
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.driver import new_id
 from taskmq_sql import open_job_store
 from tests.unit.app_kit import new_url
-from tests.unit.server.kit import Site
+from tests.unit.server.kit import DOCUMENT, Site
 
 _AT = 1_800_000_000_000
 
@@ -32,6 +34,11 @@ def _report(name: str = "", *, state: JobState = JobState.SUCCEEDED, tenant: str
     ended = None if state is JobState.RUNNING else _AT + 900
     given: dict[str, Any] = {"worker": "w", "started": _AT + 400, "ended": ended, "state": state, **run}
     return RunReport(facts, RecordedRun(**given))
+
+
+def _new_id() -> str:
+    """Return an id of the present instant, as that of a job that is sent now."""
+    return new_id(SystemClock().now_ms())
 
 
 def _keep(site: Site, *reports: RunReport, lines: bool = False) -> None:
@@ -70,6 +77,30 @@ def test_sent_jobs_are_listed_and_counted_apart_from_stored_ones(site: Site) -> 
     assert site("GET", "/jobs/count?filter=via:broker status:failed", by="acme-viewer").json()["count"] == 1
     assert site("GET", "/jobs/count", by="all-viewer").json()["count"] == 0
     assert site("GET", "/jobs", by="all-viewer").json() == []
+
+
+def test_stored_and_sent_jobs_are_in_one_list_in_pages(site: Site) -> None:
+    stored: list[str] = []
+    for number in range(3):
+        _keep(site, _report(_new_id()))
+        answer = site("POST", "/jobs", {**DOCUMENT, "job_id": f"order-{number}"}, by="acme-operator")
+        assert answer.is_success, answer.text
+        stored.append(site("GET", f"/jobs/order-{number}", by="acme-viewer").json()["id"])
+    _keep(site, _report(_new_id(), state=JobState.FAILED))
+
+    found: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = site("GET", f"/jobs?filter=via:any&limit=2&cursor={cursor}", by="acme-viewer").json()
+        found += [job["id"] for job in page["items"]]
+        cursor = page["next"]
+
+    assert (len(found), found) == (7, sorted(found, reverse=True))
+    assert set(stored) < set(found)
+    assert site("GET", "/jobs/count?filter=via:any", by="acme-viewer").json()["count"] == 7
+    assert site("GET", "/jobs/count?filter=via:any status:failed", by="acme-viewer").json()["count"] == 1
+    refused = site("GET", "/jobs/histogram?filter=via:any", by="acme-viewer")
+    assert (refused.status_code, "only stored jobs are counted by state" in refused.text) == (400, True)
 
 
 def test_the_page_of_a_sent_job_has_its_attempts_log_and_refusals(site: Site) -> None:

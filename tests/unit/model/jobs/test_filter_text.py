@@ -40,7 +40,7 @@ _filters = st.builds(
     labels=st.lists(st.tuples(_texts.filter(bool), _texts), max_size=3).map(tuple),
     ids=_names,
     retried=st.sampled_from(["", "any", "no", "yes"]),
-    via=st.sampled_from(["store", "broker"]),
+    via=st.sampled_from(["", "store", "broker", "any"]),
 )
 
 
@@ -94,8 +94,8 @@ def _write_filter(which: JobFilter) -> str:
                 parts.append(f"{field}:{sign}{instant_text(instant)}")
     if which.retried:
         parts.append(f"retried:{which.retried}")
-    if which.via == "broker":
-        parts.append("via:broker")
+    if which.via:
+        parts.append(f"via:{which.via}")
     parts += [f"label.{_quote(name)}:{_quote(value)}" for name, value in which.labels]
     return " ".join(parts)
 
@@ -225,7 +225,7 @@ def test_quoted_names_and_values_are_literal(text: str, which: JobFilter) -> Non
         ("label:x", 1, "the label has no name"),
         ("label.:x", 7, "the label has no name"),
         ("retried:maybe", 9, "retried:maybe is not a choice: write retried:yes, no or any"),
-        ("via:post", 5, "via:post is not a choice: write via:store or via:broker"),
+        ("via:post", 5, "via:post is not a choice: write via:broker, store or any"),
         ("attempt:3", 9, "write attempt:>=3"),
         ("attempt:<3", 9, "write attempt:>=3"),
         ("attempt:>=x", 9, "is not a number of attempts"),

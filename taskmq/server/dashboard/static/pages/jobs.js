@@ -19,15 +19,16 @@ const WAITS = new Set(["queued", "scheduled", "dispatched"]);
 const LATE = 60_000;
 const LONG = 3_600_000;
 
-const SENT = /(?:^|\s)via:broker(?=\s|$)/;
+const VIA = /(?:^|\s)via:(store|broker|any)(?=\s|$)/;
+const LANES = [["stored", "store", ""], ["sent", "broker", "via:broker"], ["both", "any", "via:any"]];
 
-/** Links to the stored jobs, and to the recorded ones that were sent to the broker.
+/** Links to the stored jobs, to the recorded ones that were sent to the broker, and to both.
  * @param {{filter: string}} props */
 function Lanes({ filter }) {
-  const isSent = SENT.test(filter);
-  const rest = filter.replace(SENT, "").trim();
+  const via = VIA.exec(filter)?.[1] ?? "store";
+  const rest = filter.replace(VIA, "").trim();
   return html`<div class="chips" role="group" aria-label="Lane">
-    <a href=${to("jobs", { filter: rest })} aria-current=${isSent ? undefined : "true"}>stored</a><a href=${to("jobs", { filter: `via:broker ${rest}`.trim() })} aria-current=${isSent ? "true" : undefined}>sent</a></div>`;
+    ${LANES.map(([name, value, term]) => html`<a key=${name} href=${to("jobs", { filter: `${term} ${rest}`.trim() })} aria-current=${via === value ? "true" : undefined}>${name}</a>`)}</div>`;
 }
 
 /** @param {any} job */
@@ -90,13 +91,13 @@ export default function Jobs({ query }) {
   const reload = () => { loaded.reload(); total.reload(); };
   return html`<${Head} of=${loaded} title="Jobs" sub=${total.data ? `${count(total.data.count)}${total.data.is_exact ? "" : "+"} ${total.data.count === 1 ? "job" : "jobs"}` : ""}>
       ${may("jobs.submit") && html`<a href=${to("tasks")}>Run a task</a>`}
-      ${canBulk && html`${chosen.size > 0 && html`<button type="button" onClick=${() => showBulk({ filter: `${SENT.test(filter) ? "via:broker " : ""}id:${[...chosen].join()}`, what: `${chosen.size} selected` })}>Change ${chosen.size} selected …</button>
+      ${canBulk && html`${chosen.size > 0 && html`<button type="button" onClick=${() => showBulk({ filter: `${VIA.exec(filter)?.[0].trim() ?? ""} id:${[...chosen].join()}`, what: `${chosen.size} selected` })}>Change ${chosen.size} selected …</button>
         <button type="button" onClick=${() => change({ selected: "" })}>Clear selection</button>`}
         <button type="button" onClick=${() => showBulk({ filter, what: "" })}>Select all${total.data ? ` ${count(total.data.count)}${total.data.is_exact ? "" : "+"}` : ""} …</button>`}
     <//>
     <${Filter} page="jobs" filter=${filter} placeholder="status:failed task:billing.* created:>-24h" />
     <${Chips} page="jobs" filter=${filter} of=${CHIPS} /><${Lanes} filter=${filter} />
-    ${!SENT.test(filter) && html`<${Histogram} filter=${filter} />`}
+    ${(VIA.exec(filter)?.[1] ?? "store") === "store" && html`<${Histogram} filter=${filter} />`}
     <${Loading} loaded=${loaded}>${(/** @type {any} */ page) => html`
       ${page.items.length
         ? html`<${Table} label="Jobs" columns=${columns}>${page.items.map((/** @type {any} */ job) => html`<${Row} key=${job.id} job=${job} chosen=${chosen} choose=${choose} canBulk=${canBulk} hasTenant=${hasTenant} />`)}<//>`
