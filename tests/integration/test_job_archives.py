@@ -12,18 +12,21 @@ from typing import Any
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
+from msgspec.structs import replace
 
 from taskmq import Job, TaskMQ
+from taskmq.contracts.history import history_of
 from taskmq.contracts.identity import Actor, AuditFilter
 from taskmq.contracts.jobs import JobStore
 from taskmq.errors import InvalidOption, MalformedMessage, StoreUnavailable
+from taskmq.model.history.sent_runs import RecordedRun, RunReport, SentJobFacts
 from taskmq.model.identity import EVERYTHING_OF_ALL
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq.model.units import DAY_MS
 from taskmq.operations.retention import KeepRule, archive_days, check_archive, erase_jobs, read_archive, thin_out
 from taskmq.scheduler.duties import Duties
-from taskmq.testing.job_store_suite.driver import JobDriver
+from taskmq.testing.job_store_suite.driver import JobDriver, new_id
 from taskmq_sql.jobs.partitions import partition_statements
 from taskmq_sql.sqlite.jobs import maintenance
 from tests.unit.app_kit import new_url
@@ -328,6 +331,33 @@ def test_the_jobs_of_a_person_are_erased_and_the_erasure_is_audited(
         assert "person 17" not in str(entries)
 
     _with_app(job_store_url if kind == "postgresql" else f"sqlite:///{tmp_path}/jobs.db", test)
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
+def test_records_of_sent_jobs_are_erased_by_a_filter(kind: str, job_store_url: str, tmp_path: Path) -> None:
+    async def test(app: TaskMQ, driver: JobDriver) -> None:
+        sent = history_of(app.sessions.store()).sent_jobs
+        running = [_sent_run("send_mail", JobState.RUNNING), _sent_run("report", JobState.RUNNING)]
+        await sent.add([*running, _sent_run("send_mail"), _sent_run("report")])
+        await _end_jobs(driver, 1, task="send_mail")
+        which = JobFilter(tasks=("send_mail",))
+
+        stored = await erase_jobs(app, replace(which, via="store"), by=_ANN)
+        both = await erase_jobs(app, which, by=_ANN)
+        await sent.add([RunReport(running[0].job, replace(running[0].run, ended=2_000, state=JobState.SUCCEEDED))])
+        last = await erase_jobs(app, which, by=_ANN)
+
+        assert [(each.jobs, each.left) for each in (stored, both, last)] == [(1, 0), (1, 1), (1, 0)]
+        assert [job.task for job in (await sent.page(JobFilter())).jobs] == ["report", "report"]
+        assert (await erase_jobs(app, JobFilter(via="broker"), by=_ANN)).jobs == 1
+
+    _with_app(job_store_url if kind == "postgresql" else f"sqlite:///{tmp_path}/jobs.db", test)
+
+
+def _sent_run(task: str, state: JobState = JobState.SUCCEEDED) -> RunReport:
+    job = SentJobFacts(name=new_id(1_000), task=task, queue="mails", sent=1_000)
+    ended = None if state is JobState.RUNNING else 1_500
+    return RunReport(job, RecordedRun(worker="w", started=1_001, ended=ended, state=state))
 
 
 def test_all_data_of_a_tenant_is_erased(tmp_path: Path) -> None:

@@ -107,10 +107,15 @@ def _add(*, logs: Sequence[RunLog]) -> Steps[int]:
     return added
 
 
+def log_key(sent_job: str) -> str:
+    """Return the key of a sent job's lines, by its id."""
+    return f"{_SENT}{sent_job}"
+
+
 def _sent_run(log: RunLog, job: SentJobFacts) -> _Run:
     """Return the run of a sent job, whose lines no token protects: they belong to no stored job's log."""
     return _Run(
-        f"{_SENT}{record_id(job)}",
+        log_key(record_id(job)),
         log.token,
         storable(job.tenant),
         storable(job.task),
@@ -148,7 +153,7 @@ def _page(
 ) -> Steps[LogPage]:
     indexed = Conditions()
     for column, value in (
-        ("job", f"{_SENT}{which.job}" if which.job is not None and which.is_sent else which.job),
+        ("job", log_key(which.job) if which.job is not None and which.is_sent else which.job),
         ("tenant", which.tenant),
         ("task", which.task),
         ("attempt", which.attempt),

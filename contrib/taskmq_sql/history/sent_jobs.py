@@ -24,6 +24,7 @@ from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.model.units import storable
 from taskmq_sql.history.conditions import Conditions
+from taskmq_sql.history.logs import log_key
 from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.jobs.values import LAST_CHARACTER, can_be_kept, escape_error, is_job_id
 from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, first, insert, job_id, lock
@@ -45,6 +46,7 @@ _TOGETHER: Final = 500
 _BOUND: Final = 20_000
 _SUCCEEDED: Final = CODES[JobState.SUCCEEDED]
 _FIRST_RANDOM: Final = bytes(10)
+_FINAL: Final = ", ".join(str(CODES[state]) for state in JobState if state.is_final)
 
 _earlier_encoder: Final = msgspec.json.Encoder()
 _earlier_decoder: Final = msgspec.json.Decoder(tuple[RecordedRun, ...])
@@ -80,6 +82,9 @@ class SqlSentJobs:
         if _is_impossible(which):
             return 0
         return await self._runner.read(partial(_count, which=which, cap=cap, bound=max(self._bound, cap + 1)))
+
+    async def forget_ended(self, ids: Sequence[str]) -> int:
+        return await self._runner.write(partial(_forget_ended, ids=[one for one in ids if is_job_id(one)]))
 
     async def forget(self, *, before: int, limit: int = 1_000) -> int:
         return await self._runner.write(partial(_forget, before=before, limit=limit))
@@ -183,10 +188,9 @@ def _add_conditions(found: Conditions, which: JobFilter) -> None:
     ):
         if bound is not None:
             found.demand(condition, bound)
-    final = ", ".join(str(CODES[state]) for state in JobState if state.is_final)
     for condition, bound in (("ended >= {}", which.finished_from), ("ended < {}", which.finished_before)):
         if bound is not None:
-            found.demand(f"state in ({final}) and {condition}", bound)
+            found.demand(f"state in ({_FINAL}) and {condition}", bound)
 
 
 def _is_impossible(which: JobFilter) -> bool:
@@ -197,6 +201,18 @@ def _is_impossible(which: JobFilter) -> bool:
 
 def _codes(which: JobFilter) -> list[int]:
     return sorted(CODES[state] for state in which.states if state in CODES)
+
+
+def _forget_ended(*, ids: Sequence[str]) -> Steps[int]:
+    gone = yield from ask(
+        f"delete from taskmq.sent_job where id = any($1::uuid[]) and state in ({_FINAL}) returning id, name",
+        [JobId(one) for one in ids],
+    )
+    yield from ask(
+        "delete from taskmq.job_log where job = any($1::text[])", [log_key(job_id(row[0])) for row in gone]
+    )
+    yield from ask("delete from taskmq.run_failure where job = any($1::text[])", [row[1] for row in gone])
+    return len(gone)
 
 
 def _forget(*, before: int, limit: int) -> Steps[int]:

@@ -38,6 +38,10 @@ class SentJobStore(Protocol):
         """Count jobs as `JobStore.count_jobs` does."""
         ...
 
+    async def forget_ended(self, ids: Sequence[str]) -> int:
+        """Delete those of the jobs that have ended, with their runs, log lines and failures; return their number."""
+        ...
+
     async def forget(self, *, before: int, limit: int = 1_000) -> int:
         """Delete up to `limit` jobs that were sent before an instant (ms); return their number."""
         ...

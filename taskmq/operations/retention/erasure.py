@@ -1,16 +1,17 @@
 """Permanent deletion of jobs: those of a tenant or a person, and kinds that are kept for a shorter time."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
+from taskmq.contracts.history import Remembering
 from taskmq.contracts.identity import Actor
-from taskmq.contracts.jobs import JobStore
-from taskmq.errors import InvalidOption, JobConflict, JobNotFound
+from taskmq.contracts.jobs import JobPage, JobStore
+from taskmq.errors import InvalidOption, JobConflict, JobNotFound, UnsupportedFeature
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.operations.retention.archive import Advance, require_retaining
@@ -30,6 +31,13 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
     left: int
 
 
+class _Lane(NamedTuple):
+    """The jobs of the store, or the records of sent jobs."""
+
+    page: Callable[..., Awaitable[JobPage]]
+    forget_ended: Callable[[Sequence[str]], Awaitable[int]]
+
+
 async def erase_jobs(
     app: TaskMQ,
     which: JobFilter,
@@ -38,7 +46,9 @@ async def erase_jobs(
     everything_of: str | None = None,
     on_progress: Advance | None = None,
 ) -> Erased:
-    """Cancel all matching jobs and forget them for good. The audit log keeps only the fact and the numbers.
+    """Cancel all matching jobs, stored and recorded sent ones, and forget them for good.
+
+    A filter with `via` selects one of the two. The audit log keeps only the fact and the numbers.
 
     Args:
         everything_of: a tenant whose definitions, logs and figures are forgotten as well.
@@ -47,21 +57,26 @@ async def erase_jobs(
     Raises:
         UnsupportedFeature: the store cannot forget single jobs.
         StoreUnavailable: the store could not be reached; some jobs may be forgotten. Erase again.
+        StateUnavailable: the state could not be reached, to cancel a sent job; some jobs may be forgotten.
+            Erase again.
     """
     store = app.sessions.store()
     source = require_retaining(store)
-    await _cancel(app, which, by=by)
+    lanes = _lanes(store, which)
+    for lane in lanes:
+        await _cancel(app, lane, which, by=by)
     # Jobs that depend on the cancelled ones end with them.
     while (await store.dispatching.release_dependents()).is_more:
         pass
     jobs = 0
-    async for ids in _match_pages(app, which):
-        jobs += await source.forget_ended(ids)
-        if on_progress is not None:
-            on_progress(jobs, None)
+    for lane in lanes:
+        async for ids in _match_pages(lane, which):
+            jobs += await lane.forget_ended(ids)
+            if on_progress is not None:
+                on_progress(jobs, None)
     if everything_of is not None:
         await source.forget_tenant(everything_of)
-    left = sum([len(ids) async for ids in _match_pages(app, which)])
+    left = sum([len(ids) for lane in lanes async for ids in _match_pages(lane, which)])
     entry = by.entry(
         "job.erase", kind="tenant" if everything_of is not None else "job", subject=everything_of or "",
         tenant=which.tenant or "", after={"jobs": jobs, "left": left},
@@ -116,24 +131,33 @@ async def thin_out(
     return forgotten
 
 
-async def _cancel(app: TaskMQ, which: JobFilter, *, by: Actor) -> None:
+def _lanes(store: JobStore, which: JobFilter) -> list[_Lane]:
+    lanes: list[_Lane] = []
+    if which.via != "broker":
+        lanes.append(_Lane(store.list_jobs, require_retaining(store).forget_ended))
+    if which.via != "store" and isinstance(store, Remembering):
+        sent = store.history.sent_jobs
+        lanes.append(_Lane(sent.page, sent.forget_ended))
+    return lanes
+
+
+async def _cancel(app: TaskMQ, lane: _Lane, which: JobFilter, *, by: Actor) -> None:
     live = frozenset(JobState) - TERMINAL - {JobState.UNKNOWN}
     states = which.states & live if which.states else live
     if not states:
         return
-    async for ids in _match_pages(app, replace(which, states=states)):
+    async for ids in _match_pages(lane, replace(which, states=states)):
         for job_id in ids:
-            with suppress(JobConflict, JobNotFound):
-                # It may have ended meanwhile.
+            # A job may have ended meanwhile. Without a state, nobody can cancel a sent one.
+            with suppress(JobConflict, JobNotFound, UnsupportedFeature):
                 await app.jobs.acancel(job_id, by=by.user, note="erased")
 
 
-async def _match_pages(app: TaskMQ, which: JobFilter) -> AsyncIterator[list[str]]:
+async def _match_pages(lane: _Lane, which: JobFilter) -> AsyncIterator[list[str]]:
     """Yield the ids of matching jobs page by page, so that memory stays bounded."""
-    store = app.sessions.store()
     after: str | None = None
     while True:
-        page = await store.list_jobs(which, after=after, limit=_PAGE)
+        page = await lane.page(which, after=after, limit=_PAGE)
         yield [job.id for job in page.jobs]
         if (after := page.after) is None:
             return

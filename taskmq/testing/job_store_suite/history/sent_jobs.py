@@ -5,9 +5,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from taskmq.contracts.history import sent_attempts, sent_record
+from taskmq.contracts.history import FailureFilter, sent_attempts, sent_record
 from taskmq.contracts.jobs import Retaining
 from taskmq.model.history.logs import LogFilter, RunLine, RunLog
+from taskmq.model.history.rollups import RunFailure
 from taskmq.model.history.sent_runs import RecordedRun, RunReport, SentJobFacts
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.outcome import ErrorRecord
@@ -217,6 +218,30 @@ class SentJobCases(HistoryCase):
             "mail",
             "mails",
         )
+
+    @case
+    async def test_ended_sent_jobs_are_deleted_by_their_ids_with_their_lines(self) -> None:
+        history = self.history()
+        ended, other, live = (_report(), _report(1), _report(2, state=JobState.RUNNING))
+        await history.sent_jobs.add([ended, other, live])
+        names = [one.job.name for one in (ended, other, live)]
+        lines = [RunLine(_AT, 20, "shop", "hello")]
+        await history.logs.add(
+            [RunLog(id=one.job.name, token=1, lines=lines, sent=one.job) for one in (ended, other)]
+        )
+        await history.rollups.add(
+            [], [RunFailure(at=_AT, event="dead", job=name, task="mail", queue="mails") for name in names]
+        )
+
+        assert await history.sent_jobs.forget_ended([ended.job.name, live.job.name, new_id(_AT), "x"]) == 1
+
+        assert [job.id for job in (await history.sent_jobs.page(JobFilter())).jobs] == [names[2], names[1]]
+        assert [len((await history.logs.page(LogFilter(job=name, is_sent=True))).lines) for name in names] == [
+            0,
+            1,
+            0,
+        ]
+        assert {one.job for one in (await history.rollups.failures(FailureFilter())).failures} == {names[1], names[2]}
 
     @case
     async def test_old_sent_jobs_and_those_of_an_erased_tenant_are_deleted(self) -> None:
