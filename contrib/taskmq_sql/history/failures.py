@@ -16,15 +16,16 @@ from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, find_numbers, names_
 # The order and the first condition are those of the indexes of unsuccessful jobs: no more rows are read than counted.
 _OF_JOBS: Final = """
 select tenant, task, coalesce(nullif(error_type, ''), '{state}') as error, finished as at,
-    substr(coalesce({message}, ''), 1, 200) as message
+    substr(coalesce({message}, ''), 1, 200) as message, coalesce(cast(worker as text), '') as worker
 from taskmq.job_history where state <> 5 and state = {code} {tenant} order by id desc limit $3"""
 _OF_REPORTS: Final = """
 select tenant, task, coalesce(nullif(error, ''), nullif(reason, ''), event) as error, at,
-    substr(message, 1, 200) as message
+    substr(message, 1, 200) as message, worker
 from taskmq.run_failure {tenant} order by number desc limit $3"""
+# The first failure's worker follows its time, which has 15 digits.
 _COUNT: Final = """
 select tenant, task, error, case when at < $1::bigint then -1 else (at - $1::bigint) / $2::bigint end, count(*),
-    min(at), max(at), max(message)
+    min(at), max(at), max(message), substr(min(cast(at + 100000000000000 as text) || worker), 16)
 from ({newest}) as newest group by 1, 2, 3, 4"""
 _COUNTED: Final = (JobState.FAILED, JobState.EXPIRED)
 _MARKS: Final = "select tenant, task, error, state, at, until, actor, note from taskmq.failure_mark"
@@ -76,7 +77,7 @@ def _counts(message: str, tenant: str | None, since: int, step: int, most: int) 
     where = "" if tenant is None else "where tenant = $4"
     newest = _OF_REPORTS.format(tenant=where)
     rows = yield from ask(_COUNT.format(newest=newest), *args, *([] if tenant is None else [tenant]))
-    found = [_count(row, row[0], row[1]) for row in rows]
+    found = [_count(row, row[0], row[1], row[8]) for row in rows]
     numbers: list[int] = []
     if tenant is not None:
         numbers = list((yield from find_numbers("tenant", [tenant])).values())
@@ -90,13 +91,16 @@ def _counts(message: str, tenant: str | None, since: int, step: int, most: int) 
         ended += yield from ask(_COUNT.format(newest=newest), *args, *numbers)
     tenants = yield from names_of("tenant", (row[0] for row in ended))
     tasks = yield from names_of("task", (row[1] for row in ended))
-    return found + [_count(row, tenants[row[0]], tasks[row[1]]) for row in ended]
+    workers = yield from names_of("worker", (int(row[8]) for row in ended if row[8]))
+    return found + [
+        _count(row, tenants[row[0]], tasks[row[1]], workers[int(row[8])] if row[8] else "") for row in ended
+    ]
 
 
-def _count(row: Row, tenant: str, task: str) -> FailureCount:
-    _, _, error, slot, count, first, last, message = row
+def _count(row: Row, tenant: str, task: str, worker: str) -> FailureCount:
+    _, _, error, slot, count, first, last, message, _ = row
     key = FailureKey(tenant, task, error)
-    return FailureCount(key=key, slot=slot, count=count, first=first, last=last, message=message)
+    return FailureCount(key=key, slot=slot, count=count, first=first, last=last, message=message, first_worker=worker)
 
 
 def _marks(tenant: str | None) -> Steps[list[FailureMark]]:

@@ -21,6 +21,7 @@ class FailureGroupView(msgspec.Struct, frozen=True, kw_only=True):
         first, last: the first and the last failure that was counted.
         message: up to 200 characters of the redacted message of one failure.
         is_new: whether there was no failure before the period.
+        first_version: the version of the app that the worker of the first failure ran; "" if it is unknown.
         is_back: whether it failed after it was resolved.
         until: the end of muting; None if it has none.
         marked_at, marked_by, note: when, by whom and why the group was resolved or muted last.
@@ -38,6 +39,7 @@ class FailureGroupView(msgspec.Struct, frozen=True, kw_only=True):
     last: str | None
     message: str
     is_new: bool
+    first_version: str
     is_back: bool
     until: str | None
     marked_at: str | None

@@ -80,6 +80,7 @@ def _view(group: FailureGroup) -> FailureGroupView:
         last=instant_text(group.last),
         message=group.message,
         is_new=group.is_new,
+        first_version=group.first_version,
         is_back=mark is not None and mark.state == "resolved" and group.state == "open",
         until=instant_text(mark.until) if mark else None,
         marked_at=instant_text(mark.at) if mark else None,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 app = Noun(name="failure-group", help="Manage groups of failures by task and error: list, resolve, mute, reopen.")
 
-_COLUMNS: Final = ("id", "state", "tenant", "task", "error", "failures", "before", "last", "message")
+_COLUMNS: Final = ("id", "state", "tenant", "task", "error", "failures", "before", "since", "last", "message")
 
 _Tenant = Annotated[str | None, Parameter(help="Only groups of this tenant; '' selects those without a tenant.")]
 _Why = Annotated[str, Parameter(help="The reason, for people.")]
@@ -34,7 +34,8 @@ def list_groups(
     """List groups of failures, those with the most failures first. Exits with 1 if one is open.
 
     Args:
-        since: Length of the period, such as 2h. `before` counts the failures in the same time before it.
+        since: Length of the period, such as 2h. `before` counts the failures in the same time before it, and the
+            column `since` has the version of the app in which the first failure occurred.
         state: Only groups in this state.
     """
     begin = to_datetime(SystemClock().now_ms()) - timedelta(seconds=parse_seconds(since, what="since"))
@@ -83,6 +84,7 @@ def _row(one: "FailureGroupView") -> dict[str, Any]:
         "error": one.error,
         "failures": one.failures,
         "before": one.before,
+        "since": one.first_version,
         "last": text_of_instant(one.last),
         "message": one.message,
     }

@@ -16,6 +16,7 @@ class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
         slot: number of the step; -1 for all earlier times.
         first, last: when they ended (ms).
         message: up to 200 characters of the message of one of them.
+        first_worker: name of the worker of the first one; "" if no worker ran it.
     """
 
     key: FailureKey
@@ -24,6 +25,7 @@ class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
     first: int
     last: int
     message: str
+    first_worker: str = ""
 
 
 class FailureGroupStore(Protocol):

@@ -1,6 +1,7 @@
 """Groups of failures that a caller may see, and may resolve, mute or open again."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -10,6 +11,7 @@ from taskmq.contracts.history import FailureCount, FailureGroupStore, history_of
 from taskmq.contracts.identity import Actor
 from taskmq.model.history.failure_groups import FailureKey, FailureMark, GroupState, state_of
 from taskmq.model.identity import AuditEntry
+from taskmq.model.telemetry.app_versions import WorkerVersion, version_at
 from taskmq.model.units import DAY_MS
 
 _BARS: Final = 24
@@ -25,6 +27,7 @@ class FailureGroup(msgspec.Struct, frozen=True, kw_only=True):
         first, last: of all failures that were counted (ms); None if there are none.
         message: up to 200 characters of the message of one of them.
         is_new: whether all its failures are in the period.
+        first_version: version of the app in the worker of the first failure; "" if it is unknown.
         mark: set by an operator, even if it has no effect any more.
     """
 
@@ -36,6 +39,7 @@ class FailureGroup(msgspec.Struct, frozen=True, kw_only=True):
     last: int | None
     message: str
     is_new: bool
+    first_version: str
     mark: FailureMark | None
 
     @property
@@ -86,10 +90,20 @@ class TenantFailureGroups:
         found: dict[FailureKey, list[FailureCount]] = {key: [] for key in marks}
         for one in counts:
             found.setdefault(one.key, []).append(one)
-        groups = [_group(key, parts, marks.get(key), now) for key, parts in found.items()]
+        versions = await self._first_versions(found)
+        groups = [_group(key, parts, marks.get(key), versions.get(key, ""), now) for key, parts in found.items()]
         shown = [group for group in groups if group.count or group.mark]
         shown.sort(key=lambda group: (-group.count, -(group.last or 0), group.key))
         return FailureGroups(shown, begin, is_complete=sum(one.count for one in counts) < _MOST)
+
+    async def _first_versions(self, found: Mapping[FailureKey, Sequence[FailureCount]]) -> dict[FailureKey, str]:
+        firsts = {key: min(counts, key=lambda one: one.first) for key, counts in found.items() if counts}
+        workers = {one.first_worker for one in firsts.values()} - {""}
+        reports: dict[str, list[WorkerVersion]] = defaultdict(list)
+        if workers:
+            for report in await history_of(self._app.sessions.store()).versions.of_workers(sorted(workers)):
+                reports[report.worker].append(report)
+        return {key: version_at(reports[one.first_worker], one.first) for key, one in firsts.items()}
 
     async def mark(
         self, group: FailureGroup, state: Literal["resolved", "muted"], *, seconds: float | None = None
@@ -126,7 +140,9 @@ class TenantFailureGroups:
         return self._by.entry(action, kind="failures", subject=group.key.id, tenant=tenant, after=after)
 
 
-def _group(key: FailureKey, counts: Sequence[FailureCount], mark: FailureMark | None, now: int) -> FailureGroup:
+def _group(
+    key: FailureKey, counts: Sequence[FailureCount], mark: FailureMark | None, version: str, now: int
+) -> FailureGroup:
     trend = [0] * _BARS
     before = 0
     for one in counts:
@@ -145,5 +161,6 @@ def _group(key: FailureKey, counts: Sequence[FailureCount], mark: FailureMark | 
         last=last,
         message=max(counts, key=lambda one: one.last).message if counts else "",
         is_new=bool(counts) and all(one.slot >= _BARS for one in counts),
+        first_version=version,
         mark=mark,
     )

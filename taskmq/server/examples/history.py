@@ -187,6 +187,7 @@ HISTORY: Final[Mapping[str, Example]] = {
                         "last": "2027-01-30T17:12:01.250Z",
                         "message": "no answer from bank.example.com",
                         "is_new": False,
+                        "first_version": "2027.01.29-2",
                         "is_back": True,
                         "until": None,
                         "marked_at": "2027-01-29T09:00:00.000Z",

@@ -207,6 +207,30 @@ def test_a_muted_group_is_not_open_until_it_is_reopened_and_all_is_audited(faile
     assert entries[-1]["after"] == {"task": "data_processing", "error": "ValueError", "seconds": 3600.0}
 
 
+def test_a_group_has_the_version_in_which_it_first_failed(failed_site: Site) -> None:
+    async def fail() -> None:
+        async with failed_site.app:
+            history = history_of(failed_site.app.sessions.store())
+            await history.versions.report([("a1", "1.41")], at=_AT - 60_000)
+            await history.versions.report([("a2", "1.42"), ("a1", "1.43")], at=_AT + 40_000)
+            failures = [
+                RunFailure(
+                    at=_AT + at, job="j", event="dead", task="report", queue="work", tenant="acme", worker=worker,
+                    error="TimeoutError",
+                )
+                for at, worker in ((50_000, "a2"), (45_000, "a2"), (60_000, "a1"))
+            ]  # fmt: skip
+            await history.rollups.add([], failures)
+
+    asyncio.run(fail())
+
+    assert {error: one["first_version"] for error, one in _groups(failed_site).items()} == {
+        "TimeoutError": "1.42",
+        "OSError": "",
+        "ValueError": "",
+    }
+
+
 def test_groups_are_changed_by_operators_of_their_tenant_and_task_only(failed_site: Site) -> None:
     group = _groups(failed_site)["ValueError"]["id"]
 

@@ -33,13 +33,15 @@ class FailureGroupCases(HistoryCase):
         await driver.make(JobState.EXPIRED, task="charge")
         await driver.make(JobState.UPSTREAM_FAILED, task="charge")
         await driver.make(JobState.SUCCEEDED, task="charge")
-        sent = RunFailure(at=at - 7 * _HOUR, job="j", event="dead", task="send", queue="q", tenant="acme")
+        sent = RunFailure(
+            at=at - 7 * _HOUR, job="j", event="dead", task="send", queue="q", tenant="acme", worker="w 1"
+        )
         await store.rollups.add(
             [],
             [
                 replace(sent, error="Timeout", message="slow"),
                 replace(sent, reason="lost", at=at - 2 * _HOUR),
-                replace(sent, reason="lost", at=at - 2 * _HOUR + 1),
+                replace(sent, reason="lost", at=at - 2 * _HOUR + 1, worker="later"),
                 replace(sent, tenant="", event="parked"),
             ],
         )
@@ -60,7 +62,8 @@ class FailureGroupCases(HistoryCase):
         assert by_error["shop.NoCard"].slot >= 2
         assert by_error["shop.NoCard"].message == "x" * 200
         lost = by_error["lost"]
-        assert (lost.first, lost.last) == (at - 2 * _HOUR, at - 2 * _HOUR + 1)
+        assert (lost.first, lost.last, lost.first_worker) == (at - 2 * _HOUR, at - 2 * _HOUR + 1, "w 1")
+        assert (by_error["expired"].first_worker, bool(by_error["shop.NoCard"].first_worker)) == ("", True)
 
     @case
     async def test_only_the_newest_failures_of_a_tenant_are_counted(self) -> None:
