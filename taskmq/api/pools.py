@@ -73,6 +73,32 @@ class PolicyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     preempt_most: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 3
 
 
+class BacklogView(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored jobs of a tenant that are due and not dispatched yet.
+
+    Attributes:
+        tenant: "" for jobs without a tenant.
+        jobs: number of them; at most 100,000 jobs of all tenants are counted, and as many that wait for a limit.
+        oldest: when the first of them became due.
+        first: the store's id of that job; `task` and `queue` are its own.
+        reasons: why it waits, most important first.
+    """
+
+    tenant: str
+    jobs: int
+    oldest: str | None
+    first: str
+    task: str
+    queue: str
+    reasons: list[str]
+
+
+class BacklogList(msgspec.Struct, frozen=True):
+    """Backlogs of tenants, the one with the oldest job first."""
+
+    items: list[BacklogView]
+
+
 class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
     """The quota of a tenant or user, and its usage since midnight UTC."""
 

@@ -4,13 +4,23 @@ from collections.abc import Sequence
 
 import msgspec
 
-from taskmq.api.pools import PolicyBody, PolicyView, PoolBody, PoolList, PoolView, QuotaBody, QuotaView
+from taskmq.api.pools import (
+    BacklogView,
+    PolicyBody,
+    PolicyView,
+    PoolBody,
+    PoolList,
+    PoolView,
+    QuotaBody,
+    QuotaView,
+)
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import render_all, view_of
-from taskmq.errors import RequestRefused
+from taskmq.app_api.views import instant_text, render_all, view_of
+from taskmq.errors import JobNotFound, RequestRefused
 from taskmq.model.jobs.pools import QueuePolicy, TenantPool
 from taskmq.model.units import did_you_mean
 from taskmq.stored_jobs import QuotaState
+from taskmq.stored_jobs.explanations import explain_job
 
 
 class AppPools(AppCalls):
@@ -32,6 +42,32 @@ class AppPools(AppCalls):
             RequestRefused: `pool_not_found`: no pool has the name.
         """
         return _view(await self._find(name))
+
+    async def waiting(self, *, limit: int = 20) -> Sequence[BacklogView]:
+        """Return up to `limit` tenants with due jobs that are not dispatched yet, those that wait longest first.
+
+        Each has the reasons why its oldest job waits.
+        """
+        session, store = self._app.sessions.current(), self._app.sessions.store()
+        found: list[BacklogView] = []
+        for one in (await store.dispatching.tenant_backlogs())[:limit]:
+            try:
+                record = await self._app.jobs.aget(one.first)
+            except JobNotFound:
+                # Ended and erased meanwhile.
+                continue
+            found.append(
+                BacklogView(
+                    tenant=one.tenant,
+                    jobs=one.jobs,
+                    oldest=instant_text(one.oldest),
+                    first=one.first,
+                    task=record.task,
+                    queue=record.queue,
+                    reasons=(await explain_job(session, store, record)).reasons,
+                )
+            )
+        return found
 
     async def put(self, name: str, body: PoolBody) -> PoolView:
         """Create or replace the pool of a tenant. Schedulers apply it within a second or two, also to waiting jobs.

@@ -144,6 +144,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "releaseRun": _post("/runs/{run_id}/release", repeats=True),
     "cloneRun": _post("/runs/{run_id}/clone"),
     "listPools": _get("/pools"),
+    "listBacklogs": _get("/backlogs"),
     "getPool": _get("/pools/{name}"),
     "putPool": Operation("PUT", f"{API}/pools/{{name}}", repeats=True),
     "removePool": Operation("DELETE", f"{API}/pools/{{name}}"),

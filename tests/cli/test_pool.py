@@ -85,6 +85,26 @@ def test_explain_names_the_pool_of_a_job_and_its_cap(shop: Shop, taskmq: Here) -
     assert "pool 'acme' has 0 of at most 2 jobs in flight in that queue" in explained.out
 
 
+def test_tenants_with_waiting_jobs_are_listed_with_the_reason_of_the_oldest(shop: Shop, taskmq: Here) -> None:
+    assert shop("pool", "waiting").data == []
+    submitted = [
+        shop("job", "submit", "report", "--args", '["2027-01"]', "--tenant", tenant).data
+        for tenant in ("zeta", "acme", "acme")
+    ]
+    shop("queue", "pause", "reports", "--note", "printer")
+
+    zeta, acme = shop("pool", "waiting").data
+
+    assert [(one["tenant"], one["jobs"], one["queue"]) for one in (zeta, acme)] == [
+        ("zeta", 1, "reports"),
+        ("acme", 2, "reports"),
+    ]
+    assert (zeta["first"], acme["first"]) == (submitted[0]["id"], submitted[1]["id"])
+    assert any("printer" in reason for reason in acme["reasons"])
+    table = taskmq("pool", "waiting", "--limit", "1", "--app", "shop:app", "-o", "table").out
+    assert ("zeta" in table, "acme" in table, "printer" in table) == (True, False, True)
+
+
 def test_a_pool_is_shown_with_its_parents_and_children(shop: Shop) -> None:
     for words in (("acme",), ("ml", "--parent", "acme"), ("gpu", "--parent", "ml")):
         assert shop("pool", "set", *words).code == 0

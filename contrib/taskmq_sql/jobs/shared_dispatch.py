@@ -10,6 +10,7 @@ from taskmq.contracts.jobs import (
     RatedJob,
     TakenClaims,
     TakenStarts,
+    TenantBacklog,
     WaitingLane,
 )
 from taskmq.model.identity import AuditEntry
@@ -53,6 +54,9 @@ class SharedDispatch:
 
     async def backlog(self, queues: Sequence[str], *, most: int) -> dict[str, QueueBacklog]:
         return await self._backlogs.read(queues, most)
+
+    async def tenant_backlogs(self, *, most: int = 100_000) -> list[TenantBacklog]:
+        return await self._backlogs.read_tenants(most)
 
     async def waiting_lanes(self, job: JobRecord, *, rise: int = 0, most: int = 100_000) -> list[WaitingLane]:
         return await self._backlogs.read_lanes(job, rise, most)

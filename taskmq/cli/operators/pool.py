@@ -11,7 +11,7 @@ from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.noun import Noun
 from taskmq.cli.output import ask_first, note, print_record
-from taskmq.cli.server_link import Api, ask, show_record, show_rows
+from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.pools import TenantPool, path_of
 from taskmq.model.resources import amounts_text, parse_amounts
@@ -19,12 +19,13 @@ from taskmq.model.topology import POLICIES
 from taskmq.model.units import did_you_mean
 
 if TYPE_CHECKING:
-    from taskmq.api.pools import PoolView
+    from taskmq.api.pools import BacklogView, PoolView
     from taskmq.model.topology import Policy
 
 app = Noun(name="pool", help="Manage the pools of tenants and the scheduling policies of queues.")
 
 _COLUMNS: Final = ("pool", "parent", "weight", "min", "max")
+_BACKLOG_COLUMNS: Final = ("tenant", "jobs", "oldest", "job", "task", "queue", "reason")
 
 
 @app.command(name="list")
@@ -55,6 +56,16 @@ def show(pool: str, /) -> int:
     else:
         print_record({**msgspec.to_builtins(pools[pool]), "above": above, "parts": parts})
     return OK
+
+
+@app.command
+def waiting(*, limit: int = 20) -> None:
+    """List tenants with due stored jobs that wait, those that wait longest first, and why the oldest job waits.
+
+    Args:
+        limit: Maximum number of tenants.
+    """
+    show_rows(_BACKLOG_COLUMNS, ask(lambda api: api.pools.waiting(limit=limit)), _backlog_row)
 
 
 @app.command(name="set")
@@ -162,6 +173,18 @@ def _parse_amounts(text: str, *, what: str) -> dict[str, float]:
     """
     found = parse_amounts(text if "=" in text else f"slots={text}", what=what)
     return {} if text.strip() == "0" else found
+
+
+def _backlog_row(one: "BacklogView") -> dict[str, Any]:
+    return {
+        "tenant": one.tenant,
+        "jobs": one.jobs,
+        "oldest": text_of_instant(one.oldest),
+        "job": one.first,
+        "task": one.task,
+        "queue": one.queue,
+        "reason": "; ".join(one.reasons),
+    }
 
 
 def _row(pool: "PoolView") -> dict[str, Any]:

@@ -86,6 +86,21 @@ class QueueBacklog(msgspec.Struct, frozen=True):
     oldest: int
 
 
+class TenantBacklog(NamedTuple):
+    """The jobs of a tenant that are due and not dispatched yet.
+
+    Attributes:
+        jobs: number of the counted ones.
+        oldest: when the first of them became due, ms since the epoch.
+        first: id of that job.
+    """
+
+    tenant: str
+    jobs: int
+    oldest: int
+    first: str
+
+
 class Pick(msgspec.Struct, frozen=True):
     """A number of jobs of a lane to dispatch."""
 
@@ -271,6 +286,13 @@ class DispatchStore(Protocol):
 
     async def backlog(self, queues: Sequence[str], *, most: int) -> dict[str, QueueBacklog]:
         """Return the backlogs of these queues, up to `most` jobs each; queues without one are left out."""
+        ...
+
+    async def tenant_backlogs(self, *, most: int = 100_000) -> list[TenantBacklog]:
+        """Return the backlog of each tenant, the one with the oldest job first.
+
+        Counts up to `most` jobs in lanes, and as many behind gates.
+        """
         ...
 
     async def waiting_lanes(self, job: JobRecord, *, rise: int = 0, most: int = 100_000) -> list[WaitingLane]:

@@ -4,7 +4,18 @@
 from collections.abc import Sequence
 from typing import Any
 
-from taskmq.api.pools import PolicyBody, PolicyView, PoolBody, PoolList, PoolView, QuotaBody, QuotaList, QuotaView
+from taskmq.api.pools import (
+    BacklogList,
+    BacklogView,
+    PolicyBody,
+    PolicyView,
+    PoolBody,
+    PoolList,
+    PoolView,
+    QuotaBody,
+    QuotaList,
+    QuotaView,
+)
 from taskmq.http._generated.connection import Calls
 
 _Answer = dict[str, Any]
@@ -20,6 +31,13 @@ class PoolCalls(Calls):
     def get(self, name: str) -> PoolView:
         """Return one pool by its name."""
         return self._connection.ask("getPool", PoolView, path={"name": name})
+
+    def waiting(self, *, limit: int = 20) -> Sequence[BacklogView]:
+        """Return up to `limit` tenants with due jobs that are not dispatched yet, those that wait longest first.
+
+        Each has the reasons why its oldest job waits.
+        """
+        return (self._connection.ask("listBacklogs", BacklogList, query={"limit": limit})).items
 
     def put(self, name: str, body: PoolBody) -> PoolView:
         """Create or replace the pool of a tenant."""

@@ -3,7 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
-from taskmq.api.pools import PolicyBody, PolicyView, PoolBody, PoolList, PoolView, QuotaBody, QuotaList, QuotaView
+from taskmq.api.pools import (
+    BacklogList,
+    BacklogView,
+    PolicyBody,
+    PolicyView,
+    PoolBody,
+    PoolList,
+    PoolView,
+    QuotaBody,
+    QuotaList,
+    QuotaView,
+)
 from taskmq.http.aio.connection import AsyncCalls
 
 _Answer = dict[str, Any]
@@ -19,6 +30,13 @@ class AsyncPoolCalls(AsyncCalls):
     async def get(self, name: str) -> PoolView:
         """Return one pool by its name."""
         return await self._connection.ask("getPool", PoolView, path={"name": name})
+
+    async def waiting(self, *, limit: int = 20) -> Sequence[BacklogView]:
+        """Return up to `limit` tenants with due jobs that are not dispatched yet, those that wait longest first.
+
+        Each has the reasons why its oldest job waits.
+        """
+        return (await self._connection.ask("listBacklogs", BacklogList, query={"limit": limit})).items
 
     async def put(self, name: str, body: PoolBody) -> PoolView:
         """Create or replace the pool of a tenant."""

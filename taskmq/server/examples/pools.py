@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from taskmq.server.examples.example import Example
+from taskmq.server.examples.example import SOME_ID, Example
 
 _POOL: Final[dict[str, Any]] = {"pool": "acme", "parent": None, "weight": 5.0, "min": {}, "max": {"slots": 8.0}}
 _QUOTA: Final[dict[str, Any]] = {
@@ -25,6 +25,23 @@ POOLS: Final[Mapping[str, Example]] = {
                 "version": 3,
                 "items": [_POOL],
                 "policies": [{"queue": "reports", "policy": "weighted", "strict": False}],
+            }
+        }
+    ),
+    "listBacklogs": Example(
+        answers={
+            200: {
+                "items": [
+                    {
+                        "tenant": "acme",
+                        "jobs": 412,
+                        "oldest": "2027-01-30T17:12:01.250Z",
+                        "first": SOME_ID,
+                        "task": "invoice.render",
+                        "queue": "reports",
+                        "reasons": ["queue 'reports' is paused since 2027-01-30T17:00:00Z by ann (printer)"],
+                    }
+                ]
             }
         }
     ),

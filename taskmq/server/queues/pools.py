@@ -4,10 +4,20 @@ from typing import Annotated, Final
 
 from litestar.params import FromPath, JSONBody, QueryParameter
 
-from taskmq.api.pools import PolicyBody, PolicyView, PoolBody, PoolList, PoolView, QuotaBody, QuotaList, QuotaView
+from taskmq.api.pools import (
+    BacklogList,
+    PolicyBody,
+    PolicyView,
+    PoolBody,
+    PoolList,
+    PoolView,
+    QuotaBody,
+    QuotaList,
+    QuotaView,
+)
 from taskmq.model.identity import Permission
 from taskmq.server.handlers import Handlers
-from taskmq.server.inputs import ApiGiven
+from taskmq.server.inputs import ApiGiven, Limit
 
 POOLS: Final = Handlers("pools")
 
@@ -18,6 +28,12 @@ OfUser = Annotated[str | None, QueryParameter(max_length=200, description="The u
 async def list_pools(api: ApiGiven) -> PoolList:
     """Return the tenants' pools, and the queue policies that override the apps' settings."""
     return await api.pools.list()
+
+
+@POOLS.handle("GET /backlogs", "listBacklogs", Permission.POOLS_READ, "List tenants whose jobs wait")
+async def list_backlogs(api: ApiGiven, limit: Limit = 20) -> BacklogList:
+    """Return the tenants with due stored jobs that are not dispatched yet, and why the oldest job of each waits."""
+    return BacklogList(list(await api.pools.waiting(limit=limit)))
 
 
 @POOLS.handle("GET /pools/{name}", "getPool", Permission.POOLS_READ, "Get a pool")

@@ -397,6 +397,7 @@ def _use_turns(client: Client) -> None:
     assert [one.queue for one in client.pools.list().policies] == ["work"]
     client.pools.remove_policy("work")
     client.pools.remove("acme")
+    assert [one.tenant for one in client.pools.waiting(limit=1)] == [""]
     assert client.pools.list().items == []
     assert client.quotas.put("acme", QuotaBody(a_day=100), user="ann").a_day == 100
     assert [(one.tenant, one.user) for one in client.quotas.list()] == [("acme", "ann")]

@@ -1,6 +1,6 @@
 """Tests of jobs behind gates: never lost or dispatched, but changed and ended like other jobs."""
 
-from taskmq.contracts.jobs import Lane, Pick, QueueBacklog, WaitingLane
+from taskmq.contracts.jobs import Lane, Pick, QueueBacklog, TenantBacklog, WaitingLane
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
@@ -12,7 +12,7 @@ _LANE = Lane(QUEUE, 4, "")
 
 
 class GateCases(JobStoreCase):
-    """Every guarantee of gates, and of `look`, `backlog` and `waiting_lanes`."""
+    """Every guarantee of gates, and of `look`, backlogs and `waiting_lanes`."""
 
     @case
     async def test_a_preview_lists_the_first_jobs_of_lanes_in_order(self) -> None:
@@ -77,6 +77,21 @@ class GateCases(JobStoreCase):
         assert first.id in ids(dispatched.jobs)
         assert rest[QUEUE] == QueueBacklog(1, gated.due)
         assert rest["other"].count == 1
+
+    @case
+    async def test_the_backlog_of_each_tenant_names_its_first_job(self) -> None:
+        driver = self.driver()
+        assert await driver.schedulers.tenant_backlogs() == []
+        gated = await driver.submit(tenant="acme")
+        own = await driver.submit(queue="other")
+        await driver.submit_many(3, tenant="acme")
+        await driver.submit(tenant="acme", queue="other", due=HOUR)
+        await _put(driver, {gated.id: "k"})
+
+        found = await driver.schedulers.tenant_backlogs()
+
+        assert found == [TenantBacklog("acme", 4, gated.due, gated.id), TenantBacklog("", 1, own.due, own.id)]
+        assert sum(one.jobs for one in await driver.schedulers.tenant_backlogs(most=2)) == 3
 
     @case
     async def test_the_lanes_of_a_job_count_those_that_precede_it(self) -> None:
