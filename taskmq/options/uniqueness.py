@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, cast, get_args
 import msgspec
 
 from taskmq.errors import InvalidOption
+from taskmq.model.keys import once_key
 from taskmq.model.units import parse_duration
 from taskmq.options.keys import KeyMaker, check_key, read_key_maker
 
@@ -40,6 +41,10 @@ class Idempotency(msgspec.Struct, frozen=True, kw_only=True):
                 would accumulate too many keys in a day.
         """
         return min(self.ttl, _OCCURRENCE_TTL) if is_occurrence else self.ttl
+
+    def name_of(self, task: str, key: str, *, tenant: str | None) -> str:
+        """Return the name of the claim on a key of the task."""
+        return once_key(self.scope or task, key, tenant=tenant)
 
 
 NO_IDEMPOTENCY: Final = Idempotency()

@@ -16,7 +16,7 @@ from taskmq.contracts.stores import PlaceDemand
 from taskmq.errors import MalformedMessage
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.jobs.reports import Report
-from taskmq.model.keys import is_line_key, is_once_key, line_key, once_key
+from taskmq.model.keys import is_line_key, is_once_key, line_key
 from taskmq.model.units import storable
 from taskmq.options.limits import Concurrency
 from taskmq.options.uniqueness import NO_IDEMPOTENCY
@@ -89,7 +89,7 @@ class TaskClaims:
             return None
         task = self._tasks.get(name)
         rule = NO_IDEMPOTENCY if task is None else task.plan.idempotency
-        key = once_key(rule.scope or name, envelope.key, tenant=envelope.tenant)
+        key = rule.name_of(name, envelope.key, tenant=envelope.tenant)
         is_occurrence = envelope.key == envelope.id and SCHEDULE_NAME in (envelope.meta or {})
         return JobClaim(storable(key), ttl=round(rule.ttl_of(is_occurrence=is_occurrence) * 1000))
 

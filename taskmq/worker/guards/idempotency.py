@@ -36,7 +36,7 @@ from taskmq.errors import (
     UnsupportedFeature,
 )
 from taskmq.model.envelope import JSON, Envelope
-from taskmq.model.keys import once_key, worker_key
+from taskmq.model.keys import worker_key
 from taskmq.model.outcome import AlreadyDone, Dead, Interrupted, Outcome, Snoozed, Succeeded
 from taskmq.model.values.light_values import REFERENCE
 from taskmq.run.context import SCHEDULE_NAME
@@ -322,8 +322,8 @@ def _is_scheduled(envelope: Envelope) -> bool:
 
 
 def _name(attempt: Attempt, key: str) -> str:
-    scope = attempt.task.plan.idempotency.scope or attempt.envelope.task
-    return once_key(scope, key, tenant=attempt.envelope.tenant)
+    envelope = attempt.envelope
+    return attempt.task.plan.idempotency.name_of(envelope.task, key, tenant=envelope.tenant)
 
 
 def _later(age: float, *, left: float = _LONGEST_WAIT) -> Snoozed:

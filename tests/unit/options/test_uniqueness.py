@@ -57,3 +57,10 @@ def test_keys_of_beat_are_remembered_for_a_quarter_of_an_hour_at_most() -> None:
 
     assert [each.ttl_of(is_occurrence=True) for each in (hour, minute)] == [900, 60]
     assert [each.ttl_of(is_occurrence=False) for each in (hour, minute)] == [3600, 60]
+
+
+def test_tasks_of_one_scope_share_the_names_of_their_claims() -> None:
+    own, shared = Idempotency(), Idempotency(scope="orders")
+
+    assert own.name_of("bill", "17", tenant="acme") == "@acme:once:bill:17"
+    assert shared.name_of("bill", "17", tenant=None) == shared.name_of("ship", "17", tenant=None) == "once:orders:17"
