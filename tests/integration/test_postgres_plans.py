@@ -11,6 +11,7 @@ import pytest
 from taskmq.model.units import DAY_MS
 from taskmq.testing.job_store_suite.driver import JobDriver, report
 from taskmq_sql import schedules
+from taskmq_sql.jobs import claims
 from taskmq_sql.jobs.partitions import day_of
 from taskmq_sql.postgres import dependencies, firings, quotas, reports, statements, store, submission, transactions
 from taskmq_sql.postgres.connections import HOT, WALKS
@@ -24,8 +25,8 @@ from tests.servers.waiting import until
 pytestmark = pytest.mark.real_time
 
 _LARGE: Final = {
-    "dependency", "gated", "job", "job_body", "job_key", "ready", "timer", "schedule", "schedule_due", "occurrence",
-    "unique_key", "run", "run_step", "run_inbox", "run_place", "run_timer",
+    "claim", "dependency", "gated", "job", "job_body", "job_key", "ready", "timer", "schedule", "schedule_due",
+    "occurrence", "unique_key", "run", "run_step", "run_inbox", "run_place", "run_timer",
 }  # fmt: skip
 _STATEMENTS: Final[dict[str, str]] = {
     **{
@@ -60,6 +61,8 @@ _STATEMENTS: Final[dict[str, str]] = {
     "UPSTREAM_OF": dependencies._UPSTREAM_OF,  # pyright: ignore[reportPrivateUsage]
     "STILL_WAITING": dependencies._STILL_WAITING,  # pyright: ignore[reportPrivateUsage]
     "WAITING_JOBS": dependencies._WAITING_JOBS,  # pyright: ignore[reportPrivateUsage]
+    "CLAIMS_KEEP": claims._KEEP_OF,  # pyright: ignore[reportPrivateUsage]
+    "CLAIMS_FREE": claims._FREE_OF,  # pyright: ignore[reportPrivateUsage]
     "ENDED": reports._ENDED,  # pyright: ignore[reportPrivateUsage]
     "RUN_LOCK": transitions._LOCK,  # pyright: ignore[reportPrivateUsage]
     "RUN_EXIST": transitions._EXIST,  # pyright: ignore[reportPrivateUsage]
@@ -111,6 +114,8 @@ select gen_random_uuid(), n, 1, 1, 0, 5, n::text from generate_series(1, 20000) 
 insert into taskmq.job_key (tenant, key, id, fingerprint)
 select 1, n::text, gen_random_uuid(), '' from generate_series(1, 20000) n;
 insert into taskmq.unique_key (name, until) select n::text, n from generate_series(1, 20000) n;
+insert into taskmq.claim (name, place, job, token, fence, ttl)
+select n::text, 0, gen_random_uuid(), 1, n, 1000 from generate_series(1, 20000) n;
 insert into taskmq.dependency (upstream, dependent, condition)
 select gen_random_uuid(), gen_random_uuid(), 1 from generate_series(1, 20000) n;
 insert into taskmq.run (id, tenant, workflow, version, state, record)
@@ -249,3 +254,21 @@ async def test_the_job_of_an_event_is_not_searched_in_earlier_days(job_store_url
     assert [str(row["id"]) for row in found] == [job]
     nodes = {node.get("Relation Name"): node for node in _nodes(json.loads(explained)[0]["Plan"])}
     assert {nodes[name]["Actual Loops"] for name in names} == {0}
+
+
+async def test_the_keys_of_deleted_jobs_are_found_by_an_index(job_store_url: str) -> None:
+    connection: Any = await asyncpg.connect(job_store_url)
+    await connection.execute(
+        """insert into taskmq.claim (name, place, job, token, fence, ttl)
+        select n::text, 0, gen_random_uuid(), 1, n, 1000 from generate_series(1, 20000) n; analyze taskmq.claim"""
+    )
+    jobs = await connection.fetchval("select array(select job from taskmq.claim limit 3)")
+    found: list[set[str]] = []
+    for statement in (claims._FREE_OF, claims._KEEP_OF):  # pyright: ignore[reportPrivateUsage]
+        (plan,) = json.loads(await connection.fetchval(f"explain (format json) {statement}", jobs))
+        scans = [node for node in _nodes(plan["Plan"]) if node.get("Relation Name") == "claim"]
+        assert "Seq Scan" not in {node["Node Type"] for node in scans}
+        found.append({node["Index Name"] for node in _nodes(plan["Plan"]) if "Index Name" in node})
+    await connection.close()
+
+    assert all("claim_job" in names for names in found)

@@ -102,7 +102,7 @@ _KEEP: Final = f"{_COPY} and c.ttl > $1"
 _KEEP_OF: Final = f"{_COPY} and c.ttl is not null and c.job = any($1::uuid[])"
 _FREE_OF: Final = """
 delete from taskmq.claim where (name, place) in (
-  select c.name, c.place from taskmq.claim c where c.job = any($1::uuid[])
+  select c.name, c.place from taskmq.claim c where c.ttl is not null and c.job = any($1::uuid[])
   order by c.name, c.place for update)"""
 # A place that is granted meanwhile has a new fence, so it stays.
 _FORGET: Final = f"""

@@ -424,6 +424,8 @@ CREATE TABLE worker_status (
     PRIMARY KEY (name, host, pid)
 ) WITHOUT ROWID
 """
+# Deletions of ended jobs find their keys.
+_CLAIM_JOBS: Final = "CREATE INDEX claim_job ON claim (job) WHERE ttl IS NOT NULL"
 _STORED_JOBS_ALONE: Final = f"{_CLAIMS};{_LINES};{_RATES};{_JOURNALS};{_REATTACHMENT}"
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 
@@ -456,6 +458,7 @@ JOB_STORE: Final = FileKind(
         _SENT_JOBS,
         _FAILURE_MARKS,
         _WORKER_STATUSES,
+        _CLAIM_JOBS,
     ),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),
