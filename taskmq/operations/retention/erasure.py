@@ -151,7 +151,7 @@ async def _cancel(app: TaskMQ, lane: _Lane, which: JobFilter, *, by: Actor) -> N
         return
     async for ids in _match_pages(lane, replace(which, states=states)):
         for job_id in ids:
-            # A job may have ended meanwhile. Without a state, nobody can cancel a sent one.
+            # A job may have ended meanwhile. Without a state, no sent job can be cancelled.
             with suppress(JobConflict, JobNotFound, UnsupportedFeature):
                 await app.jobs.acancel(job_id, by=by.user, note="erased")
 
