@@ -27,6 +27,7 @@ NUMBERS = {
     "coroutine": 40_000,
     "events": 20_000,
     "recorded": 20_000,
+    "stored": 40_000,
     "waiting": 15_000,
     "thread": 15_000,
     "one_by_one": 5_000,

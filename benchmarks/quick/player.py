@@ -1,10 +1,11 @@
 """A fake broker: as much AMQP 0-9-1 as taskmq needs, without queues.
 
-    python -m benchmarks.quick.player NUMBER TASK
+    python -m benchmarks.quick.player NUMBER TASK [PARCEL]
 
-Delivers NUMBER messages of TASK to each consumer, as many at a time as the prefetch allows, and confirms published
-messages. Prints its port on standard output. With it, a worker or producer is measured without RabbitMQ's use of the
-processor and the noise of its timing.
+Delivers NUMBER jobs of TASK to each consumer, as many messages at a time as the prefetch allows, and confirms
+published messages. With PARCEL, the jobs are stored ones, and each message is a parcel of that many. Prints its port
+on standard output. With it, a worker or producer is measured without RabbitMQ's use of the processor and the noise of
+its timing.
 """
 
 import asyncio
@@ -33,22 +34,44 @@ def message(number: int, task: str) -> tuple[str, bytes]:
     return job_id, body.encode()
 
 
-def play(number: int, task: str) -> None:
+def parcels(number: int, task: str, size: int) -> list[tuple[str, bytes]]:
+    """Build the ids and bodies of parcels of stored jobs, as a scheduler publishes them."""
+    invitations = [_invitation(each, task) for each in range(number)]
+    return [
+        (f"1/{first // size}", b'{"jobs":[%s]}' % b",".join(invitations[first : first + size]))
+        for first in range(0, number, size)
+    ]
+
+
+def _invitation(number: int, task: str) -> bytes:
+    job_id, body = message(number, task)
+    store = (
+        f'{{"id":"{job_id}","token":{number + 1},"reports":"taskmq.reports.bench.0",'
+        f'"proof":"0123456789abcdefghijkl","due":{1_700_000_000_000 + number}}}'
+    )
+    return b'%s,"attempt":1,"store":%s}' % (body[:-1], store.encode())
+
+
+def play(number: int, task: str, parcel: int = 0) -> None:
     """Serve until standard input ends."""
-    asyncio.run(_play(number, task))
+    asyncio.run(_play(number, task, parcel))
 
 
-async def _play(number: int, task: str) -> None:
+async def _play(number: int, task: str, parcel: int) -> None:
     loop = asyncio.get_running_loop()
-    jobs = [message(each, task) for each in range(number)]
-    server = await loop.create_server(lambda: _Connection(jobs, task), "127.0.0.1", 0)
+    if parcel:
+        queue, messages = "bench.parcels", parcels(number, task, parcel)
+    else:
+        queue, messages = "bench", [message(each, task) for each in range(number)]
+    server = await loop.create_server(lambda: _Connection(queue, messages, task), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, jobs: Iterable[tuple[str, bytes]], task: str) -> None:
-        self._jobs = jobs
+    def __init__(self, queue: str, messages: Iterable[tuple[str, bytes]], task: str) -> None:
+        self._queue = queue
+        self._messages = messages
         self._task = task
         self._received = b""
         self._begun = False
@@ -122,8 +145,8 @@ class _Connection(asyncio.Protocol):
     def _consume(self, channel: int, asked: object) -> object:
         tag, queue = asked.consumer_tag, asked.queue  # type: ignore[attr-defined]
         # Queues such as that of announcements get no messages.
-        jobs = self._jobs if queue == "bench" else ()
-        self._consumers[channel] = _Consumer(channel, tag, jobs, self._task, self._prefetch.get(channel, 1))
+        messages = self._messages if queue == self._queue else ()
+        self._consumers[channel] = _Consumer(channel, tag, messages, self._task, self._prefetch.get(channel, 1))
         return spec.Basic.ConsumeOk(tag)
 
     def _send(self, channel: int, method: object) -> None:
@@ -136,9 +159,11 @@ _CAPABILITIES = ("publisher_confirms", "exchange_exchange_bindings", "basic.nack
 class _Consumer:
     """Deliveries of one channel, encoded before the first is sent, so that they never limit the consumer."""
 
-    def __init__(self, channel: int, tag: str, jobs: Iterable[tuple[str, bytes]], task: str, prefetch: int) -> None:
+    def __init__(
+        self, channel: int, tag: str, messages: Iterable[tuple[str, bytes]], task: str, prefetch: int
+    ) -> None:
         self._ready = deque(
-            _delivery(channel, tag, number, job_id, body, task) for number, (job_id, body) in enumerate(jobs, 1)
+            _delivery(channel, tag, number, name, body, task) for number, (name, body) in enumerate(messages, 1)
         )
         self._prefetch = prefetch
         self._last = 0
@@ -161,14 +186,14 @@ class _Consumer:
         return b"".join(parts)
 
 
-def _delivery(channel: int, tag: str, number: int, job_id: str, body: bytes, task: str) -> bytes:
+def _delivery(channel: int, tag: str, number: int, name: str, body: bytes, task: str) -> bytes:
     properties = spec.BasicProperties(
         content_type="application/json",
         content_encoding="utf-8",
         headers={"x-taskmq-sequence": number},
         delivery_mode=2,
-        correlation_id=job_id,
-        message_id=job_id,
+        correlation_id=name,
+        message_id=name,
         timestamp=1_700_000_000,
         type=task,
         app_id="taskmq",
@@ -182,4 +207,4 @@ def _delivery(channel: int, tag: str, number: int, job_id: str, body: bytes, tas
 
 
 if __name__ == "__main__":
-    play(int(sys.argv[1]), sys.argv[2])
+    play(int(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:]))

@@ -19,6 +19,9 @@ from typing import Any, Self
 _HERE = Path(__file__).resolve().parents[2]
 _ARGUMENTS = ("hello", {"a": 1, "b": "x"})
 _GROUP = 100
+# Stored jobs of one parcel: as many as a scheduler sends.
+_PARCEL = 25
+_PARCELS_IN_HAND = 8
 # Current names of worker options, and their former names.
 _FORMER_OPTIONS = {"max_crashes": "max_starts"}
 # The share of tasks that runs before counting starts.
@@ -78,8 +81,9 @@ class _Gauge:
 class _Player:
     """The fake broker in a separate process."""
 
-    def __init__(self, number: int, task: str) -> None:
-        command = [sys.executable, str(_HERE / "benchmarks" / "quick" / "player.py"), str(number), task]
+    def __init__(self, number: int, task: str, *, parcel: int = 0) -> None:
+        words = (number, task, parcel)
+        command = [sys.executable, str(_HERE / "benchmarks" / "quick" / "player.py"), *map(str, words)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
         self.url = f"amqp://guest:guest@127.0.0.1:{int(self._process.stdout.readline())}/"
@@ -115,10 +119,11 @@ async def _drain(
     task: str,
     *,
     queue: Mapping[str, Any] = MappingProxyType({}),
+    parcel: int = 0,
     **options: Any,
 ) -> dict[str, float | None]:
     gauge = _Gauge(number)
-    with _Player(number, task) as player:
+    with _Player(number, task, parcel=parcel) as player:
         app = _app(player.url, queue=queue)
         define(app, gauge)
         worker = _worker(app, max_crashes=0, **options)
@@ -148,6 +153,12 @@ async def events(number: int) -> dict[str, float | None]:
 async def recorded(number: int) -> dict[str, float | None]:
     """Measure a worker that also reports every run for the history."""
     return await _drain(number, _noop, "bench.noop", queue={"record": "all"})
+
+
+async def stored(number: int) -> dict[str, float | None]:
+    """Measure a worker that runs stored jobs in parcels, and reports them."""
+    # Few at a time, because jobs that have not begun after a second would be returned.
+    return await _drain(number, _noop, "bench.noop", parcel=_PARCEL, prefetch=_PARCELS_IN_HAND)
 
 
 async def waiting(number: int) -> dict[str, float | None]:
@@ -243,6 +254,7 @@ WAYS: dict[str, Callable[[int], Awaitable[dict[str, float | None]]]] = {
     "coroutine": coroutine,
     "events": events,
     "recorded": recorded,
+    "stored": stored,
     "waiting": waiting,
     "thread": thread,
     "one_by_one": one_by_one,
