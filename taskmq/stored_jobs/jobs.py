@@ -326,6 +326,9 @@ class Jobs(JobChanges):
         failures: dict[int, SendError] = {}
         found: list[Job[R]] = []
         for index, (sending, answer) in enumerate(zip(sendings, answers, strict=True)):
+            if answer.is_new:
+                found.append(handle(sending.envelope.id))
+                continue
             check_refusal(answer, sending.envelope.id)
             try:
                 job = handle(await self._store.job_name(sending, answer, connection=connection))

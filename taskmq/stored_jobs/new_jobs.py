@@ -52,22 +52,12 @@ def new_job(
     submission = sending.submission or Submission()
     detail = _add_needs(submission.detail, queue, resources)
     key = None if submission.job_id is None else _check_key(submission.job_id)
-    request = [queue.name, submission.asked, submission.held, detail]
-    compared = envelope
-    if submission.compared is not None:
-        compared = replace(envelope, args=submission.compared[0], kwargs=submission.compared[1])
-    requested = submission.asked_for
-    if requested is not None and detail is not None:
-        requested += msgspec.json.encode(detail.depends_on)
-    elif key is not None and is_derived_id(key):
-        # A derived id identifies the job; the call must also be equal.
-        requested = msgspec.json.encode([compared.task, compared.args, compared.kwargs])
     return _build_job(
         envelope,
         id=envelope.id if key is None else new_job_id(now, os.urandom(10)),
         queue=queue.name,
         key=key,
-        fingerprint=b"" if key is None else _digest(requested) or _compute_fingerprint(compared, request),
+        fingerprint=b"" if key is None else _identify_request(submission, envelope, key, detail, queue=queue.name),
         due=now if envelope.eta is None else envelope.eta,
         detail=detail,
         held=submission.held,
@@ -186,9 +176,12 @@ def _build_job(
 ) -> NewJob:
     preemptible = None if detail is None else detail.preemptible
     order_key = envelope.order_key
+    # Most envelopes are like that already.
+    if (envelope.attempt, envelope.eta, envelope.store, envelope.preemptible) != (1, None, None, preemptible):
+        envelope = replace(envelope, attempt=1, eta=None, store=None, preemptible=preemptible)
     return NewJob(
         id=id,
-        tenant=check_text("tenant", envelope.tenant or "", 255),
+        tenant=check_text("tenant", envelope.tenant, 255) if envelope.tenant else "",
         key=key,
         fingerprint=fingerprint,
         task=envelope.task,
@@ -197,7 +190,7 @@ def _build_job(
         due=due,
         expires=envelope.expires,
         held=held,
-        body=encode_envelope(replace(envelope, attempt=1, eta=None, store=None, preemptible=preemptible)),
+        body=encode_envelope(envelope),
         detail=detail,
         unique=unique,
         line=None if order_key is None else line_key(queue, order_key, tenant=envelope.tenant),
@@ -232,6 +225,23 @@ def _build_unique_key(call: UniqueCall) -> UniqueKey:
         replaces=rule.replaces,
         ttl=max(round(rule.ttl * 1000), 1),
     )
+
+
+def _identify_request(
+    submission: Submission, envelope: Envelope, key: str, detail: JobDetail | None, *, queue: str
+) -> bytes:
+    """Compute the fingerprint of a call whose submitter chose its id."""
+    compared = envelope
+    if submission.compared is not None:
+        compared = replace(envelope, args=submission.compared[0], kwargs=submission.compared[1])
+    requested = submission.asked_for
+    if requested is not None and detail is not None:
+        requested += msgspec.json.encode(detail.depends_on)
+    elif is_derived_id(key):
+        # A derived id identifies the job; the call must also be equal.
+        requested = msgspec.json.encode([compared.task, compared.args, compared.kwargs])
+    request = [queue, submission.asked, submission.held, detail]
+    return _digest(requested) or _compute_fingerprint(compared, request)
 
 
 def _compute_fingerprint(envelope: Envelope, request: Sequence[object]) -> bytes:

@@ -181,7 +181,8 @@ class StoredJobs:
     def _lanes_of(self, jobs: Sequence[NewJob]) -> set[Lane]:
         """Return the lanes in which jobs are ready."""
         now = self._sessions.clock.now_ms()
-        return {Lane(job.queue, job.priority, job.tenant) for job in jobs if job.due <= now and not job.held}
+        lanes = {(job.queue, job.priority, job.tenant) for job in jobs if job.due <= now and not job.held}
+        return {Lane(*lane) for lane in lanes}
 
     async def job_name(self, sending: Sending, answer: Submitted, *, connection: Any = None) -> str:
         """Return the name of the job that a caller gets for a call.
