@@ -66,7 +66,7 @@ Token = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 _REPORTS: Final = r"\Ataskmq\.reports\.(?:[\x20-\x7e]{1,240}|[^\x00-\x1f\x7f]{1,60})\Z"
 
 
-class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Fields that only the message of a stored job has: `store` in its body.
 
     Attributes:
@@ -219,7 +219,9 @@ def decode_envelope(body: bytes, content_type: str | None = JSON) -> Envelope:
         MalformedMessage: the body cannot be read, or its version is unknown.
     """
     try:
-        if content_type == MSGPACK:
+        if content_type == JSON:
+            envelope = _json_decoder.decode(body)
+        elif content_type == MSGPACK:
             envelope = _msgpack_decoder.decode(body)
         elif content_type is None or content_type.partition(";")[0].strip() in (JSON, ""):
             envelope = _json_decoder.decode(body)

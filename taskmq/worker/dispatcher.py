@@ -194,15 +194,11 @@ class Dispatcher:
 
         An invitation that was redelivered is not run here: another worker may be running it.
         """
-        if is_parcels_queue(delivery.queue):
-            for part in self._parcels.unpack(delivery):
-                self._accept(part)
-        else:
-            self._accept(delivery)
-
-    def _accept(self, delivery: Delivery) -> None:
-        if not delivery.redelivered or not self._settler.return_redelivered(delivery):
-            self.slots.put(delivery)
+        its = self._parcels.unpack(delivery) if is_parcels_queue(delivery.queue) else (delivery,)
+        if delivery.redelivered:
+            its = [each for each in its if not self._settler.return_redelivered(each)]
+        if its:
+            self.slots.put(*its)
 
     def stop_taking(self) -> None:
         """Start no more runs."""

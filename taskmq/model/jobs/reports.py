@@ -85,7 +85,7 @@ ENDS: Final[Mapping[ReportKind, JobState]] = {kind: state for kind, state in _AF
 _RUNS_AGAIN: Final = frozenset({JobState.RETRYING, JobState.SCHEDULED, JobState.QUEUED, JobState.HELD})
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The outcome of one attempt. Times are ms since the epoch by the worker's clock, durations are ms.
 
     Attributes:
@@ -284,6 +284,18 @@ def encode_reports(reports: Iterable[Report]) -> Iterator[bytes]:
     Raises:
         EncodeError: a text cannot be encoded as UTF-8.
     """
+    reports = list(reports)
+    if not reports:
+        return
+    try:
+        body = _encoder.encode(reports)
+    except UnicodeEncodeError:
+        # It does not name the report: encoding them one by one does.
+        pass
+    else:
+        if len(body) <= LONGEST:
+            yield body
+            return
     parts: list[bytes] = []
     # Each part is followed by a comma or by the closing bracket.
     size = 1
@@ -297,8 +309,7 @@ def encode_reports(reports: Iterable[Report]) -> Iterator[bytes]:
             parts, size = [], 1
         parts.append(part)
         size += len(part) + 1
-    if parts:
-        yield b"[%s]" % b",".join(parts)
+    yield b"[%s]" % b",".join(parts)
 
 
 def decode_reports(body: bytes) -> list[Report]:

@@ -103,9 +103,9 @@ class Backlog:
     def __len__(self) -> int:
         return self._size
 
-    def put(self, delivery: Delivery, *, now: float, first: bool = False) -> None:
-        """Add a delivery, after those of its queue or, as `first`, before them."""
-        queue = delivery.queue
+    def put(self, *deliveries: Delivery, now: float, first: bool = False) -> None:
+        """Add deliveries of one queue, after its others or, as `first`, before them."""
+        queue = deliveries[0].queue
         lane = self._lanes[queue]
         if self._class_of[queue] == "high":
             self._kept_until = now + _KEPT_SECONDS
@@ -114,10 +114,10 @@ class Backlog:
         if not lane and not self._is_out.get(queue) and not self._is_shut(queue):
             self._line_up(queue, now)
         if first:
-            lane.appendleft(delivery)
+            lane.extendleft(reversed(deliveries))
         else:
-            lane.append(delivery)
-        self._size += 1
+            lane.extend(deliveries)
+        self._size += len(deliveries)
 
     def take(self, *, now: float) -> Delivery | None:
         """Return the next delivery to run; None if nothing waits, or nothing that waits may start yet."""

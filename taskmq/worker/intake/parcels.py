@@ -14,6 +14,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from taskmq.contracts.broker import Delivery, is_revoked
 from taskmq.errors import MalformedMessage
 from taskmq.model.envelope import JSON, decode_envelope
@@ -48,7 +50,8 @@ class Parcels:
         except MalformedMessage:
             return (delivery,)
         parcel = _OpenParcel(delivery, self._settle)
-        parcel.parts = [ParcelPart(parcel, body, self._return_part) for body in bodies]
+        queue, redelivered = delivery.queue, delivery.redelivered
+        parcel.parts = [ParcelPart(parcel, self._return_part, body, queue, redelivered) for body in bodies]
         parcel.left = len(bodies)
         loop = asyncio.get_running_loop()
         self._open[parcel] = loop.time() + _PATIENCE
@@ -108,19 +111,16 @@ class _OpenParcel:
             self._settle(self)
 
 
-class ParcelPart:
+class ParcelPart(msgspec.Struct, eq=False):
     """A `taskmq.contracts.broker.Delivery` of one job of a parcel."""
 
-    __slots__ = ("_is_returning", "_parcel", "_return", "_settled", "body", "queue", "redelivered")
-
-    def __init__(self, parcel: _OpenParcel, body: bytes, return_part: "Callable[[ParcelPart], bool]") -> None:
-        self.body = body
-        self.queue = parcel.delivery.queue
-        self.redelivered = parcel.delivery.redelivered
-        self._parcel = parcel
-        self._return = return_part
-        self._is_returning = False
-        self._settled = False
+    _parcel: _OpenParcel
+    _return: "Callable[[ParcelPart], bool]"
+    body: bytes
+    queue: str
+    redelivered: bool
+    _is_returning: bool = False
+    _settled: bool = False
 
     def __repr__(self) -> str:
         return f"<ParcelPart {self.message_id} of {self._parcel.delivery!r}>"

@@ -152,9 +152,9 @@ class Slots:
         self._backlog.resize(concurrency)
         self._pool.call()
 
-    def put(self, delivery: Delivery) -> None:
-        """Accept a delivery from the broker."""
-        self._backlog.put(delivery, now=self.monotonic())
+    def put(self, *deliveries: Delivery) -> None:
+        """Accept deliveries of one queue from the broker."""
+        self._backlog.put(*deliveries, now=self.monotonic())
         self._pool.call()
 
     def take_granted(self, *, now: float) -> Attempt | None:

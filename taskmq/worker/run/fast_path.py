@@ -104,6 +104,7 @@ class _Plain:
         "keeps_result",
         "max_attempts",
         "queue",
+        "takes_stored",
         "task",
         "timeout",
         "with_context",
@@ -120,6 +121,7 @@ class _Plain:
         self.is_threaded = plan.executor == "thread"
         self.keeps_result = keeps_result
         self.queue = logical_queue(queue)
+        self.takes_stored = is_jobs_queue(queue)
         self.count = count
 
 
@@ -278,7 +280,7 @@ class FastPath:
             or (self._cancelled is not None and self._cancelled(envelope.id) is not None)
             or (
                 envelope.store is not None
-                and (self._recalled or envelope.store.crashes is not None or not is_jobs_queue(delivery.queue))
+                and (self._recalled or envelope.store.crashes is not None or not plain.takes_stored)
             )
         ):
             return None

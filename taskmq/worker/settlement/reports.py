@@ -38,7 +38,21 @@ _STARTED_AFTER: Final = 0.25
 _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 
-_Waiting = list[tuple[Report, Callable[[bool], None]]]
+
+class _Pack:
+    """Reports for one queue that are published together.
+
+    Attributes:
+        deliveries: settled by the confirm of these reports.
+        answers: called with whether the reports are confirmed.
+    """
+
+    __slots__ = ("answers", "deliveries", "reports")
+
+    def __init__(self) -> None:
+        self.reports: list[Report] = []
+        self.deliveries: list[Delivery] = []
+        self.answers: list[Callable[[bool], None]] = []
 
 
 class ReportSender:
@@ -65,7 +79,7 @@ class ReportSender:
         self._worker = worker
         self._timeout = timeout
         self._stopping = stopping
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _Pack] = {}
         # Queues with an unconfirmed message.
         self._busy: set[str] = set()
         self._publishing = TaskSet("worker reports", failure="reports were not published")
@@ -91,7 +105,7 @@ class ReportSender:
         """
         self._told += 1
         self._all_told.clear()
-        self._add(invitation, report, partial(self._settle, delivery), is_awaited=is_awaited)
+        self._add(invitation, report, is_awaited=is_awaited).deliveries.append(delivery)
 
     async def send(self, invitation: Invitation, report: Report, *, is_awaited: bool = False) -> bool:
         """Return True once the report is confirmed, or False if the worker stops before.
@@ -100,12 +114,12 @@ class ReportSender:
             is_awaited: whether the report is not to wait for others.
         """
         confirmed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._add(invitation, report, partial(_answer, confirmed), is_awaited=is_awaited)
+        self._add(invitation, report, is_awaited=is_awaited).answers.append(partial(_answer, confirmed))
         return await confirmed
 
     def add(self, invitation: Invitation, report: Report) -> None:
         """Send the report before later ones of the job, without waiting; it may be lost if the worker stops."""
-        self._add(invitation, report, _ignore)
+        self._add(invitation, report)
 
     def run_begins(self, attempt: Attempt, invitation: Invitation) -> None:
         """Report the start of an attempt that still runs after a quarter of a second."""
@@ -136,32 +150,35 @@ class ReportSender:
     async def _send_start(self, attempt: Attempt, invitation: Invitation) -> None:
         await self.send(invitation, self.about(attempt, invitation, "started"))
 
-    def _add(
-        self, invitation: Invitation, report: Report, published: Callable[[bool], None], *, is_awaited: bool = False
-    ) -> None:
+    def _add(self, invitation: Invitation, report: Report, *, is_awaited: bool = False) -> _Pack:
+        """Add the report to the next pack of its queue, and return the pack."""
         queue = invitation.reports
-        if queue not in self._waiting:
-            self._waiting[queue] = []
+        if (pack := self._waiting.get(queue)) is None:
+            pack = self._waiting[queue] = _Pack()
             if queue not in self._busy:
                 # A run waits until its value is saved.
                 linger = 0.0 if is_awaited or report.saving is not None else _LINGER
                 asyncio.get_running_loop().call_later(linger, self._flush, queue)
-        self._waiting[queue].append((report, published))
+        pack.reports.append(report)
+        return pack
 
-    def _settle(self, delivery: Delivery, is_confirmed: bool) -> None:  # noqa: FBT001 - called with that only
-        self._told -= 1
+    def _settle(self, pack: _Pack, *, is_confirmed: bool) -> None:
+        self._told -= len(pack.deliveries)
         if not self._told:
             self._all_told.set()
-        if is_confirmed:
-            delivery.ack()
-        else:
-            delivery.requeue()
+        for delivery in pack.deliveries:
+            if is_confirmed:
+                delivery.ack()
+            else:
+                delivery.requeue()
+        for answer in pack.answers:
+            answer(is_confirmed)
 
     def _flush(self, queue: str) -> None:
         self._busy.add(queue)
         self._publishing.start(self._publish(queue, self._waiting.pop(queue)))
 
-    async def _publish(self, queue: str, waiting: _Waiting) -> None:
+    async def _publish(self, queue: str, pack: _Pack) -> None:
         is_confirmed = False
         try:
             if self._logs is not None:
@@ -170,14 +187,13 @@ class ReportSender:
                     queue,
                     [
                         (report.id, report.token)
-                        for report, _ in waiting
+                        for report in pack.reports
                         if not goes_on(report.kind) and not report.redelivered
                     ],
                 )
-            is_confirmed = await self._publish_all(queue, [report for report, _ in waiting])
+            is_confirmed = await self._publish_all(queue, pack.reports)
         finally:
-            for _, published in waiting:
-                published(is_confirmed)
+            self._settle(pack, is_confirmed=is_confirmed)
             self._busy.discard(queue)
             if queue in self._waiting:
                 self._flush(queue)
@@ -212,10 +228,6 @@ class ReportSender:
             await self._broker.declare_reports([ReportQueue(queue)])
         except TaskMQError as error:
             _log.warning("queue %s cannot be declared: %s", queue, error)
-
-
-def _ignore(is_confirmed: bool) -> None:  # noqa: FBT001 - called with that only
-    """Ignore whether a report was confirmed."""
 
 
 def _answer(confirmed: "asyncio.Future[bool]", is_confirmed: bool) -> None:  # noqa: FBT001 - called with that only
