@@ -1,5 +1,6 @@
 """Operators' settings in the table `setting`, as JSON, and recent usage under quotas."""
 
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Final, Literal
@@ -27,6 +28,8 @@ _RESUME: Final = "delete from taskmq.setting where name = $1 returning name"
 _Name = Literal["sharing", "quotas"]
 
 _pause = msgspec.json.Decoder(QueuePause)
+# How long a process may miss a change of quotas. Without quotas, this check is their only cost.
+_FRESH: Final = 1.0
 
 
 class SqlSettings:
@@ -34,6 +37,8 @@ class SqlSettings:
 
     def __init__(self, runner: Runner) -> None:
         self._lookups = runner
+        self._known = Quotas()
+        self._known_until = float("-inf")
 
     async def sharing(self) -> Sharing:
         """See `JobStore.sharing`."""
@@ -47,9 +52,17 @@ class SqlSettings:
         """See `JobStore.quotas`."""
         return read_quotas(await self._lookups.read(partial(read_setting, "quotas")))
 
+    async def known_quotas(self) -> Quotas:
+        """Return the quotas, at most a second old."""
+        if time.monotonic() >= self._known_until:
+            self._known, self._known_until = await self.quotas(), time.monotonic() + _FRESH
+        return self._known
+
     async def limit(self, quotas: Quotas) -> bool:
         """See `JobStore.limit`."""
-        return await self._lookups.write(partial(_write, "quotas", quotas))
+        is_written = await self._lookups.write(partial(_write, "quotas", quotas))
+        self._known_until = float("-inf")
+        return is_written
 
     async def quota_usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:
         """See `JobStore.quota_usage`."""

@@ -39,6 +39,8 @@ CLOCK: Final = Query("clock")
 """The store's time in ms, the same for the whole call."""
 SUBMIT: Final = "submit"
 CANCEL: Final = "cancel"
+QUEUED: Final = "queued"
+"""Query for the number of waiting jobs of a tenant, with its name and the largest number to return."""
 TOGETHER: Final = "together"
 NUMBERED: Final = "numbered"
 NAMED: Final = "named"

@@ -66,6 +66,7 @@ class QuotaExceeded(SendError):
         limit: `queued`, `a_day`, `bytes` or `rate`.
         most: the value of the limit.
         retry_after: seconds until there is room again; None if that depends on waiting jobs.
+        quota: a text about the quota.
     """
 
     def __init__(
@@ -79,7 +80,8 @@ class QuotaExceeded(SendError):
             "rate": "job{s} per second",
         }[limit].format(s="" if most == 1 else "s")
         when = "when some of its jobs have started" if retry_after is None else f"in {max(retry_after, 1):,.0f} s"
-        super().__init__(f"task {task}: {whose} has reached its quota of {most:g} {what}; try again {when}")
+        self.quota: str = f"{whose} has reached its quota of {most:g} {what}"
+        super().__init__(f"task {task}: {self.quota}; try again {when}")
         self.tenant, self.user = tenant, user
         self.limit, self.most, self.retry_after = limit, most, retry_after
 

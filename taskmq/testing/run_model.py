@@ -44,6 +44,7 @@ class ModelStep(msgspec.Struct):
         error: error of its job.
         call: arguments of its last job: JSON data.
         items: of a step with children, their items or calls; None before its start.
+        is_postponed: whether it waits for a quota.
     """
 
     state: StepState = StepState.WAITING
@@ -54,6 +55,7 @@ class ModelStep(msgspec.Struct):
     items: list[Any] | None = None
     children: list["ModelStep"] = msgspec.field(default_factory=list["ModelStep"])
     is_open: bool = False
+    is_postponed: bool = False
 
 
 class RunModel:
@@ -67,6 +69,7 @@ class RunModel:
         self.cancelled: bool = False
         self.timed_out: bool = False
         self.is_queued: bool = graph.content.max_active_runs is not None
+        self._is_full = False
         # Whether an operator holds it (False), and whether the run above it does (True).
         self._holds: set[bool] = set()
         self._releases = 0
@@ -95,6 +98,11 @@ class RunModel:
             if child.state is StepState.RUNNING
         }
         return found
+
+    def fill(self, *, is_full: bool) -> None:
+        """Use up the quotas of all jobs, or give them room."""
+        self._is_full = is_full
+        self._settle()
 
     def apply(self, row: InboxRow) -> None:
         """Apply a row. An end counts for the generation in the row, in place of a job."""
@@ -210,7 +218,8 @@ class RunModel:
     def _evaluate(self, name: str) -> bool:
         step = self.steps[name]
         before = (step.state, [child.state for child in step.children], len(self._signals))
-        if step.state is StepState.WAITING and not self.is_held and not self.is_queued:
+        is_still = self.is_held or self.is_queued or (step.is_postponed and self._is_full)
+        if step.state is StepState.WAITING and not is_still:
             self._decide(name, step)
         if step.state is StepState.RUNNING:
             self._run(name, step)
@@ -244,6 +253,8 @@ class RunModel:
                 step.state, step.value = _GOOD, resolve(content.value, self._look_up)
             elif content.task or content.workflow:
                 step.call = (resolve(content.args, self._look_up), resolve(content.arguments, self._look_up))
+                if content.task and self._is_full:
+                    step.state, step.is_postponed = StepState.WAITING, True
         except (ConditionError, PathError):
             step.state = StepState.FAILED
 
@@ -267,6 +278,8 @@ class RunModel:
                 and (not content.limit or active < content.limit)
             ):
                 active += self._begin_child(name, step, child, items[index])
+                if child.is_postponed:
+                    break
         if self.cancelled:
             done = not active
         else:
@@ -281,10 +294,11 @@ class RunModel:
     def _begin_child(self, name: str, step: ModelStep, child: ModelStep, item: Any) -> bool:
         content = self._graph.step(name)
         child.generation = step.generation
-        child.state = StepState.RUNNING
+        child.is_postponed = self._is_full
+        child.state = StepState.WAITING if self._is_full else StepState.RUNNING
         if content.batch:
             child.call = (item.get("args", []), item.get("kwargs", {}))
-            return True
+            return not self._is_full
 
         def look_up(path: Path) -> Any:
             return find_value(item, path) if path.root == "item" else self._look_up(path)
@@ -294,7 +308,7 @@ class RunModel:
             args = resolve(content.args, look_up)
             child.call = (args if uses_item else [item, *args], resolve(content.arguments, look_up))
         except PathError:
-            child.state = StepState.FAILED
+            child.state, child.is_postponed = StepState.FAILED, False
         return child.state is StepState.RUNNING
 
     def _find_signal(self, name: str, step: ModelStep) -> InboxRow | None:

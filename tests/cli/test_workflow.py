@@ -209,6 +209,19 @@ def test_a_run_is_cancelled_and_redriven(nightly: Path, taskmq: Here) -> None:
     assert taskmq("run", "show", "none").code == 3
 
 
+def test_a_step_shows_the_quota_that_it_waits_for(nightly: Path, taskmq: Here) -> None:
+    assert taskmq("quota", "set", "", "--a-day", "0").code == 0
+    taskmq("workflow", "apply", "nightly.yaml")
+    run = taskmq("workflow", "start", "nightly", "-p", "day=2027-01-31", "-o", "json").data["run_id"]
+    _settle(run)
+
+    steps = taskmq("run", "steps", run)
+    facts = taskmq("run", "steps", run, "-o", "json").data
+
+    assert "tenant '' has reached its quota of 0 jobs per day" in steps.out
+    assert [(step["state"], bool(step["quota"])) for step in facts] == [("waiting", True), ("waiting", False)]
+
+
 def test_a_run_is_held_released_and_cloned(nightly: Path, taskmq: Here) -> None:
     taskmq("workflow", "apply", "nightly.yaml")
     run = taskmq("workflow", "start", "nightly", "-p", "day=2027-01-31", "-p", "rows=3", "-o", "json").data["run_id"]

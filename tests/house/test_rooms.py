@@ -27,7 +27,6 @@ _SHORT = {
     "contrib/taskmq_sql/history/store.py",
     "contrib/taskmq_sql/identity/store.py",
     "contrib/taskmq_sql/sqlite/file/thread.py",
-    "contrib/taskmq_sql/sqlite/step_jobs.py",
     "taskmq/contracts/history/logs.py",
     "taskmq/server/examples/example.py",
     "taskmq/scheduler/reports/queue.py",

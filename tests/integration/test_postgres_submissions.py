@@ -13,6 +13,8 @@ from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.driver import JobDriver, after
+from taskmq.testing.job_store_suite.runs.kit import RunDriver
+from taskmq.testing.runner import eventually
 from taskmq_sql import open_job_store
 from taskmq_sql.postgres.ended.retention import ENDED_JOBS
 from taskmq_sql.postgres.transactions import drive
@@ -129,3 +131,29 @@ def test_the_key_of_an_erased_job_is_free(job_store_url: str) -> None:
         assert await probe.fetchval("select id::text from taskmq.job_key where key = '1'") == again.id
 
     _run(job_store_url, test)
+
+
+def test_an_open_submission_keeps_the_steps_of_its_tenant_waiting_and_no_others(job_store_url: str) -> None:
+    async def check(driver: JobDriver, connection: Any, probe: Any) -> None:
+        del probe
+        runs = RunDriver(driver.store)
+        quota = Quota(tenant="*", a_day=9)
+        assert await driver.store.limit(Quotas(version=1, quotas={usage_name("*"): quota}))
+        assert (await driver.try_submit(tenant="acme")).is_new
+        async with connection.transaction():
+            await driver.store.submit([await driver.new(tenant="acme")], connection=connection)
+            found = [await runs.start({"s": {"task": "t"}}, tenant=tenant) for tenant in ("acme", "", "acme")]
+            await runs.settle()
+
+            assert [await runs.states(run) for run in found] == [{"s": "waiting"}, {"s": "running"}, {"s": "waiting"}]
+            assert (await runs.step(found[0], "s")).quota == "a submission of tenant 'acme' is being counted"
+
+        async def states() -> list[dict[str, str]]:
+            await runs.runs.fire_timers()
+            await runs.settle()
+            return [await runs.states(run) for run in found]
+
+        await eventually(states, [{"s": "running"}] * 3, within=30)
+        assert (await driver.store.quota_usage([usage_name("acme")]))[usage_name("acme")].jobs == 4
+
+    _run(job_store_url, check)

@@ -1,6 +1,5 @@
 """Quotas in PostgreSQL: their settings, recent usage, and admission of jobs."""
 
-import time
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -13,16 +12,15 @@ from taskmq.model.jobs.quotas import (
     Quotas,
     QuotaUsage,
     RunBook,
-    limited_tenants,
     looked_at,
+    queued_limits,
     run_name,
-    usage_name,
+    usage_names,
 )
 from taskmq.model.nodes import Placement, together
 from taskmq_sql.jobs.values import owner_in
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.statements import FIRST, PLACE, WAITING
-from taskmq_sql.settings import SqlSettings
 
 _LOCK: Final = """
 insert into taskmq.quota_usage (name, day, jobs, bytes, used_until) select name, 0, 0, 0, 0
@@ -47,27 +45,6 @@ from taskmq.dispatch_batch b cross join lateral unnest(b.ids, b.tokens) as i(id,
   (select id, tenant from taskmq.job where id = i.id and token = i.token and state in (2, 3) offset 0) j
 where j.tenant = any($1::int[])"""
 _DETAILS: Final = "select id, detail from taskmq.job_detail where id = any($1::uuid[])"
-# How long a process may miss a change. Without quotas, this check is their only cost.
-_FRESH: Final = 1.0
-
-
-class KnownQuotas:
-    """The quotas of a database, cached by one process."""
-
-    def __init__(self, settings: SqlSettings) -> None:
-        self._settings = settings
-        self._known = Quotas()
-        self._until = float("-inf")
-
-    async def current(self) -> Quotas:
-        """Return the quotas, at most a second old."""
-        if time.monotonic() >= self._until:
-            self._known, self._until = await self._settings.quotas(), time.monotonic() + _FRESH
-        return self._known
-
-    def forget(self) -> None:
-        """Read the quotas again at the next call."""
-        self._until = float("-inf")
 
 
 async def dispatch_within(
@@ -174,10 +151,8 @@ async def lock_usage(connection: Connection, quotas: Quotas, jobs: Sequence[NewJ
 
     Concurrent submissions for the same tenant or owner wait here until the open transaction ends.
     """
-    owners = {(job.tenant, _owner(job)) for job in jobs}
-    names = {usage_name(each.tenant, each.user) for tenant, owner in owners for each in quotas.of(tenant, owner)}
     # In one fixed order, so that two submissions with overlapping owners cannot deadlock.
-    rows = await connection.fetch(_LOCK, sorted(names))
+    rows = await connection.fetch(_LOCK, usage_names(quotas, ((job.tenant, _owner(job)) for job in jobs)))
     return {row["name"]: QuotaUsage(*tuple(row)[1:]) for row in rows}
 
 
@@ -235,7 +210,7 @@ async def admit_jobs(
     book = QuotaBook(
         quotas,
         usage=usage,
-        queued=await _count_queued(connection, quotas, sorted({job.tenant for job in jobs}), tenants),
+        queued=await count_queued(connection, queued_limits(quotas, [job.tenant for job in jobs]), tenants),
         now=now,
     )
     admission = Admission(book, now)
@@ -264,15 +239,18 @@ async def _write(connection: Connection, usage: Mapping[str, QuotaUsage]) -> Non
     )
 
 
-async def _count_queued(
-    connection: Connection, quotas: Quotas, names: Sequence[str], tenants: dict[str, int]
+async def count_queued(
+    connection: Connection, limits: Mapping[str, int], tenants: Mapping[str, int]
 ) -> dict[str, int]:
-    limited = limited_tenants(quotas, names)
-    if not limited:
+    """Count the waiting jobs of tenants, each up to its limit.
+
+    Args:
+        tenants: numbers of the tenants.
+    """
+    if not limits:
         return {}
-    # Counting stops at the limit.
-    most = [max(each.queued or 0 for each in quotas.of(tenant)) for tenant in limited]
-    rows = await connection.fetch(_QUEUED, limited, [tenants[tenant] for tenant in limited], most)
+    numbers = [tenants[tenant] for tenant in limits]
+    rows = await connection.fetch(_QUEUED, list(limits), numbers, list(limits.values()))
     return {row["name"]: row["waiting"] for row in rows}
 
 

@@ -24,7 +24,6 @@ from taskmq.errors import StoreMismatch, StoreUnavailable
 from taskmq.model.envelope import submitted_at
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
-from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.model.units import DAY_MS
 from taskmq_sql.jobs.codes import STATES
@@ -40,7 +39,6 @@ from taskmq_sql.postgres.firings import PostgresFirings
 from taskmq_sql.postgres.lists import Known, Scan, Statement, page_of, scans
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.nodes import PostgresPlacements
-from taskmq_sql.postgres.quotas import KnownQuotas
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_actions, job_records
 from taskmq_sql.postgres.runs import ANSWERS
 from taskmq_sql.postgres.statements import JOB_COLUMNS
@@ -117,10 +115,10 @@ class PostgresJobStore(SqlJobStore):
                 lists=runner(self._database.upkeep),
                 lookups=self._database.runner(self._database.lookups, self._database.submits),
                 join=partial(_join, self._database.names),
+                quotas=self.known_quotas,
             ),
             ended_jobs=retention.ENDED_JOBS,
         )
-        self._known_quotas = KnownQuotas(self)
         self._dispatching = PostgresDispatch(self._database, self.schedules, self.runs)
 
     @property
@@ -144,7 +142,7 @@ class PostgresJobStore(SqlJobStore):
         if not jobs:
             return []
         own = None if connection is None else await connection_of(connection)
-        return await submit(self._database, jobs, own, quotas=await self._known_quotas.current())
+        return await submit(self._database, jobs, own, quotas=await self.known_quotas())
 
     async def get(self, job_id: str, *, connection: Any = None) -> JobRecord | None:
         if not is_job_id(job_id):
@@ -212,7 +210,7 @@ class PostgresJobStore(SqlJobStore):
         return await (resume if update.before in TERMINAL else change)(self._database, update)
 
     async def retry(self, job: NewJob, update: JobUpdate) -> Submitted | None:
-        return await retry(self._database, job, update, quotas=await self._known_quotas.current())
+        return await retry(self._database, job, update, quotas=await self.known_quotas())
 
     async def events(self, job_id: str) -> list[HistoryEntry]:
         if not is_job_id(job_id):
@@ -231,11 +229,6 @@ class PostgresJobStore(SqlJobStore):
         if not is_job_id(job_id):
             return []
         return await self._database.lookups.run("read", lambda connection: unmet(connection, job_id, limit))
-
-    async def limit(self, quotas: Quotas) -> bool:
-        is_written = await super().limit(quotas)
-        self._known_quotas.forget()
-        return is_written
 
     async def now_ms(self) -> int:
         return int(await self._database.lookups.run("read", lambda connection: connection.fetchval(_NOW)))

@@ -6,6 +6,7 @@
     inbox        events of runs: sent rows, timers, pending runs
     transitions  one transaction of the state machine
     places       places of runs whose workflow limits them
+    quotas       quotas of the jobs of steps
     values       steps, their values and results of their jobs
     lists        lists of runs
     deletion     of ended runs, in portions

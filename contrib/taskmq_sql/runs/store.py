@@ -1,6 +1,6 @@
 """The calls of a `RunStore`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
@@ -18,6 +18,7 @@ from taskmq.contracts.jobs import (
     StoredVersion,
 )
 from taskmq.model.history.run_figures import RunFigures
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.runs.graphs import load_graph
 from taskmq.model.runs.records import RunRecord, RunState, StepKey, StepRecord
 from taskmq_sql.jobs.values import is_job_id
@@ -26,6 +27,7 @@ from taskmq_sql.runs.deletion import forget_some_ended, forget_some_of_tenant
 from taskmq_sql.runs.figures import read_figures
 from taskmq_sql.runs.lists import list_ended, list_runs
 from taskmq_sql.runs.places import find_place
+from taskmq_sql.runs.quotas import MissingUsage, add_usage
 from taskmq_sql.runs.starts import check_content, read_run, start
 from taskmq_sql.runs.transitions import Graphs, advance
 from taskmq_sql.runs.values import children, read_values, steps, steps_of
@@ -52,13 +54,23 @@ class SqlRuns:
         lists: reads lists and writes rare changes.
         lookups: reads without waiting for lists, and writes starts and events.
         join: runs a start in a caller's transaction.
+        quotas: returns the quotas, at most a second old.
     """
 
-    def __init__(self, *, turns: Runner, lists: Runner, lookups: Runner, join: JoinTransaction) -> None:
+    def __init__(
+        self,
+        *,
+        turns: Runner,
+        lists: Runner,
+        lookups: Runner,
+        join: JoinTransaction,
+        quotas: Callable[[], Awaitable[Quotas]],
+    ) -> None:
         self._turns = turns
         self._lists = lists
         self._lookups = lookups
         self._join = join
+        self._quotas = quotas
         self._graphs: Graphs = {}
 
     async def put_workflow(self, tenant: str, name: str, content: bytes) -> StoredVersion:
@@ -151,9 +163,14 @@ class SqlRuns:
         known = sorted({each for each in run_ids if is_job_id(each)})[:MOST_RUNS]
         if not known:
             return {}
+        work = partial(advance, known, make_job, self._graphs, await self._quotas())
         # If a crash of the server undoes it, the rows are in the inbox again. No worker can have a job of it, as its
         # dispatch is a later transaction, which waits for the disk.
-        return await self._turns.write(partial(advance, known, make_job, self._graphs), is_lasting=False)
+        while True:
+            try:
+                return await self._turns.write(work, is_lasting=False)
+            except MissingUsage as missing:
+                await self._lists.write(partial(add_usage, missing.names))
 
     async def fire_timers(self, *, limit: int = 500) -> int | None:
         return await self._turns.write(partial(inbox.fire_timers, limit), is_lasting=False)

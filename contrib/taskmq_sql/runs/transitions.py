@@ -14,6 +14,7 @@ import msgspec
 from taskmq.contracts.jobs import Advanced, Lane, MakeJob, NewJob, NewRun, StepOfRun, Submitted
 from taskmq.errors import TaskMQError
 from taskmq.model.envelope import new_job_id
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.runs.graphs import RunGraph, load_graph
 from taskmq.model.runs.machine import advance as apply_rows
 from taskmq.model.runs.machine import has_work
@@ -31,6 +32,7 @@ from taskmq_sql.runs.inbox import (
     write_answers,
 )
 from taskmq_sql.runs.places import PlaceChange, change_places
+from taskmq_sql.runs.quotas import StepQuotas
 from taskmq_sql.runs.starts import RUN_CODES, encode_run, read_run, start
 from taskmq_sql.runs.values import meet, write_steps
 from taskmq_sql.runs.workflows import change_contents, content_of
@@ -120,24 +122,38 @@ class _Turn:
         )
 
 
-def advance(run_ids: Sequence[str], make_job: MakeJob, graphs: Graphs) -> Steps[dict[str, Advanced]]:
-    """Implement `RunStore.advance`."""
+def advance(
+    run_ids: Sequence[str], make_job: MakeJob, graphs: Graphs, known_quotas: Quotas
+) -> Steps[dict[str, Advanced]]:
+    """Implement `RunStore.advance`.
+
+    Raises:
+        MissingUsage: usage of quotas has no rows yet.
+    """
     locked = yield from ask(_LOCK, list(map(JobId, run_ids)))
     if len(locked) < len(run_ids):
         yield from _delete_orphans(set(run_ids) - {job_id(row[0]) for row in locked})
     if not locked:
         return {}
     now = int(locked[0][2])
+    quotas = StepQuotas(known_quotas, make_job, now=now)
     runs = [read_run(row[1]) for row in locked]
     inboxes = yield from read_inboxes([run.id for run in runs], _ROWS)
     budget = RowBudget()
     turns: list[_Turn] = []
     for run in runs:
         graph = yield from load_version(run.version, graphs)
-        here = Workspace(run, graph, now=now, new_id=lambda: new_job_id(now, os.urandom(10)), budget=budget)
+        here = Workspace(
+            run,
+            graph,
+            now=now,
+            new_id=lambda: new_job_id(now, os.urandom(10)),
+            budget=budget,
+            has_quotas=quotas.are_set,
+        )
         turns.append(_Turn(here, inboxes[run.id]))
-    yield from _run_machines(turns)
-    yield from _submit(turns, make_job)
+    yield from _run_machines(turns, quotas)
+    yield from _submit(turns, quotas)
     yield from _start_runs(turns)
     for turn in turns:
         if turn.changes.cancelled_jobs:
@@ -158,6 +174,7 @@ def advance(run_ids: Sequence[str], make_job: MakeJob, graphs: Graphs) -> Steps[
             write_answers(answers),
             _keep_signals(turns),
             put_rows(row for turn in turns for row in _new_rows(turn)),
+            quotas.write(),
             Query(_SAVE, tuple(map(_row_of, turns))),
             delete_rows([address for turn in turns for address in _applied_rows(turn)]),
         ]
@@ -199,7 +216,7 @@ def load_version(version: str, graphs: Graphs) -> Steps[RunGraph]:
     return graphs[version]
 
 
-def _run_machines(turns: Sequence[_Turn]) -> Steps[None]:
+def _run_machines(turns: Sequence[_Turn], quotas: StepQuotas) -> Steps[None]:
     """Apply rows of each run, reading together what the state machines need."""
     left = [(turn, apply_rows(turn.here, turn.inbox.events)) for turn in turns]
     while left:
@@ -207,11 +224,14 @@ def _run_machines(turns: Sequence[_Turn]) -> Steps[None]:
         waiting: list[tuple[_Turn, Transition[int]]] = []
         for turn, machine in left:
             try:
-                needs.append((turn.here, next(machine)))
+                need = next(machine)
             except StopIteration as end:
                 turn.applied = int(end.value)
-            else:
-                waiting.append((turn, machine))
+                continue
+            if need.job is not None:
+                turn.here.put_wait((yield from quotas.admit(turn.here.run, need.job, need.pause)))
+            needs.append((turn.here, need))
+            waiting.append((turn, machine))
         yield from meet(needs)
         left = waiting
 
@@ -239,14 +259,14 @@ def _read_answers(turn: _Turn) -> Steps[list[tuple[str, str, str]]]:
     return [(turn.id, row.id, answers[number]) for number, row in rows.items() if row.id]
 
 
-def _submit(turns: Sequence[_Turn], make_job: MakeJob) -> Steps[None]:
+def _submit(turns: Sequence[_Turn], quotas: StepQuotas) -> Steps[None]:
     """Submit jobs of steps."""
     made: list[NewJob] = []
     of: list[tuple[_Turn, StepKey]] = []
     for turn in turns:
         for job in turn.changes.jobs:
             try:
-                new = make_job(turn.here.run, job)
+                new = quotas.make(turn.here.run, job)
             except TaskMQError as error:
                 turn.refused.append(_failure(job.id, job.key, str(error)))
             else:
@@ -255,6 +275,7 @@ def _submit(turns: Sequence[_Turn], make_job: MakeJob) -> Steps[None]:
     answers = yield from submit_jobs(made)
     for (turn, key), new, answer in zip(of, made, answers, strict=True):
         if not answer.is_new:
+            quotas.take_back(new)
             turn.refused.append(_failure(new.id, key, _describe(answer)))
         elif answer.state is JobState.QUEUED:
             turn.lanes.add(Lane(new.queue, new.priority, new.tenant))

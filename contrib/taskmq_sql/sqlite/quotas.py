@@ -11,9 +11,9 @@ from taskmq.model.jobs.quotas import (
     QuotaExcess,
     Quotas,
     QuotaUsage,
-    limited_tenants,
+    queued_limits,
     read_quotas,
-    usage_name,
+    usage_names,
 )
 from taskmq_sql.settings import read_setting
 from taskmq_sql.sqlite.file.sets import run_each, select_each
@@ -73,11 +73,11 @@ class Room:
     def __init__(self, transaction: Transaction, limits: Quotas, jobs: Iterable[NewJob]) -> None:
         self._transaction = transaction
         owners = {(job.tenant, _owner(job)) for job in jobs}
-        names = {usage_name(each.tenant, each.user) for tenant, owner in owners for each in limits.of(tenant, owner)}
+        names = usage_names(limits, owners)
         self._book = QuotaBook(
             limits,
-            usage=usage_of(transaction, sorted(names)),
-            queued=self._count_queued(limits, limited_tenants(limits, [tenant for tenant, _ in owners])),
+            usage=usage_of(transaction, names),
+            queued=count_queued(transaction, queued_limits(limits, [tenant for tenant, _ in owners])),
             now=transaction.now,
         )
 
@@ -93,22 +93,23 @@ class Room:
         """Write the counted usage."""
         write_usage(self._transaction, self._book.changed)
 
-    def _count_queued(self, limits: Quotas, tenants: Sequence[str]) -> dict[str, int]:
-        connection, names = self._transaction.connection, self._transaction.names
-        pairs = connection.execute(_PAIRS).fetchall() if tenants else []
-        found: dict[str, int] = {}
-        for tenant in tenants:
-            if (number := names.find(connection, tenant)) is None:
-                continue
-            # Counting stops at the limit.
-            left = most = max(each.queued or 0 for each in limits.of(tenant))
-            for pair in pairs:
-                if left == 0:
-                    break
-                left -= connection.execute(_COUNT, (*pair, number, left)).fetchone()[0]
-            left -= connection.execute(_COUNT_GATED, (number, left)).fetchone()[0]
-            found[tenant] = most - left
-        return found
+
+def count_queued(transaction: Transaction, limits: Mapping[str, int]) -> dict[str, int]:
+    """Count the waiting jobs of tenants, each up to its limit."""
+    connection, names = transaction.connection, transaction.names
+    pairs = connection.execute(_PAIRS).fetchall() if limits else []
+    found: dict[str, int] = {}
+    for tenant, most in limits.items():
+        if (number := names.find(connection, tenant)) is None:
+            continue
+        left = most
+        for pair in pairs:
+            if left == 0:
+                break
+            left -= connection.execute(_COUNT, (*pair, number, left)).fetchone()[0]
+        left -= connection.execute(_COUNT_GATED, (number, left)).fetchone()[0]
+        found[tenant] = most - left
+    return found
 
 
 def _owner(job: NewJob) -> str:

@@ -1,4 +1,4 @@
-"""Submission and cancellation of jobs within the transaction of their run."""
+"""Submission, count and cancellation of jobs within the transaction of their run."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -11,12 +11,18 @@ from taskmq_sql.sqlite.jobs.codes import STATES, id_text
 from taskmq_sql.sqlite.jobs.live_jobs import load
 from taskmq_sql.sqlite.jobs.submissions import occur
 from taskmq_sql.sqlite.jobs.updates import update
+from taskmq_sql.sqlite.quotas import count_queued
 from taskmq_sql.sqlite.runner import Answers
-from taskmq_sql.steps import CANCEL, SUBMIT, Row
+from taskmq_sql.steps import CANCEL, QUEUED, SUBMIT, Row
 
 
 def _submit(transaction: Transaction, args: Sequence[Any]) -> Sequence[Row]:
     return [(answer,) for answer in occur(transaction, args)]
+
+
+def _count_queued(transaction: Transaction, args: Sequence[Any]) -> Sequence[Row]:
+    tenant, most = args
+    return [(count_queued(transaction, {tenant: most}).get(tenant, 0),)]
 
 
 def _cancel(transaction: Transaction, args: Sequence[Any]) -> Sequence[Row]:
@@ -32,5 +38,5 @@ def _cancel(transaction: Transaction, args: Sequence[Any]) -> Sequence[Row]:
     return asked
 
 
-ANSWERS: Final[Answers] = {SUBMIT: _submit, CANCEL: _cancel}
+ANSWERS: Final[Answers] = {SUBMIT: _submit, QUEUED: _count_queued, CANCEL: _cancel}
 """Answers to the queries of a run about its jobs."""

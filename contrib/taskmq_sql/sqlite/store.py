@@ -130,6 +130,7 @@ class SqliteJobStore(SqlJobStore):
                 lists=runner,
                 lookups=runner,
                 join=partial(_join, self._callers),
+                quotas=self.known_quotas,
             ),
             ended_jobs=maintenance.ENDED_JOBS,
         )

@@ -192,6 +192,7 @@ class RunStepView(msgspec.Struct, frozen=True, kw_only=True):
         generation: the redrive that it last belonged to; 0 for none.
         total, active, done: of a step with children, how many it has, how many run and how many have succeeded.
         is_open: of a batch, whether it takes more jobs.
+        quota: the exhausted quota that its job, or that of its next child, waits for; "" for none.
         signal, form, roles: of a wait, the signal, the JSON Schema of its value, and the roles that may send it.
     """
 
@@ -209,6 +210,7 @@ class RunStepView(msgspec.Struct, frozen=True, kw_only=True):
     active: int = 0
     done: int = 0
     is_open: bool = False
+    quota: str = ""
     signal: str = ""
     form: dict[str, Any] | None = None
     roles: list[str] = []

@@ -338,5 +338,5 @@ def _step_row(step: "RunStepView") -> dict[str, Any]:
         "ended": text_of_instant(step.ended),
         "children": children,
         "job": step.job_id,
-        "error": step.error,
+        "error": step.error or step.quota,
     }

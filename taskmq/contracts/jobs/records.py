@@ -346,7 +346,8 @@ def counted_facts(job: NewJob, *, now: int) -> CountedJob:
     """Return the facts that quotas count of a job submitted at this instant (ms)."""
     owner = "" if job.detail is None else job.detail.owner
     is_queued = not job.held and job.due <= now
-    return CountedJob(tenant=job.tenant, user=owner, size=len(job.body), is_queued=is_queued)
+    is_step = job.step is not None
+    return CountedJob(tenant=job.tenant, user=owner, size=len(job.body), is_queued=is_queued, is_step=is_step)
 
 
 def count_reattached(entry: AuditEntry, count: int) -> AuditEntry:

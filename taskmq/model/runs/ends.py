@@ -14,7 +14,7 @@ def end_step(
 ) -> None:
     """End a step, and plan the visits of those that wait for it."""
     here.edit(step.key)
-    step.state, step.error, step.ended = state, error, here.now
+    step.state, step.error, step.ended, step.quota = state, error, here.now, ""
     if value is not None:
         here.put_end_value(step.key, value)
     run, name = here.run, step.key.name
@@ -68,7 +68,8 @@ def can_start_child(here: Workspace, parent: StepRecord) -> bool:
     """Return whether a running step may start another child."""
     limit = here.content(parent.key).limit
     is_below = not limit or parent.active < limit
-    return here.run.cancelled is None and parent.cursor < (parent.total or 0) and is_below
+    has_next = parent.cursor < (parent.total or 0)
+    return here.run.cancelled is None and has_next and is_below and not parent.quota
 
 
 def time_out(here: Workspace, row: InboxRow) -> str:

@@ -72,12 +72,10 @@ def expand(here: Workspace, name: str) -> Transition[None]:
             yield from here.load_children(name, parent.cursor, parent.total or 0)
             before = here.find(child)
         is_kept = parent.is_partial and before.state is StepState.SUCCEEDED and before.generation >= parent.since
-        if not is_kept and not can_start_child(here, parent):
+        if not is_kept and not (can_start_child(here, parent) and (yield from _start_child(here, parent, before))):
             break
         here.edit(key)
         parent.cursor += 1
-        if not is_kept:
-            _start_child(here, parent, before)
     here.run.expanding.remove(name)
     settle(here, parent)
 
@@ -110,7 +108,8 @@ def close_batch(here: Workspace, row: InboxRow) -> Transition[str]:
     return "closed"
 
 
-def _start_child(here: Workspace, parent: StepRecord, before: StepRecord) -> None:
+def _start_child(here: Workspace, parent: StepRecord, before: StepRecord) -> Transition[bool]:
+    """Start a child; return whether the quotas had room for its job."""
     child = StepRecord(
         key=before.key,
         state=StepState.RUNNING,
@@ -119,15 +118,17 @@ def _start_child(here: Workspace, parent: StepRecord, before: StepRecord) -> Non
         call=before.call,
         started=here.now,
     )
-    here.replace(child)
     try:
         job = _call_of_batch(here, child) if child.call else _call_of_item(here, child)
     except (PathError, ErasedValue, KeptElsewhere) as error:
         child.state, child.error, child.ended = StepState.FAILED, str(error), here.now
-        return
-    child.job = job.id
-    parent.active += 1
-    here.changes.jobs.append(job)
+    else:
+        if not (yield from here.submit(job, parent)):
+            return False
+        child.job = job.id
+        parent.active += 1
+    here.replace(child)
+    return True
 
 
 def _call_of_batch(here: Workspace, child: StepRecord) -> StepJob:

@@ -9,19 +9,22 @@ meanwhile, such as a cancellation, does not wait for them.
 While a run is held, rows apply, and the agenda and the children wait. So ends are recorded, and nothing starts. Only
 the child runs get the hold: a part that precedes the rest of the agenda. A queued run starts its first steps after a
 `begin` row, which the store adds when the run has a place.
+
+A job needs room in its quotas. If there is none, its step waits for a timer and asks again; the cursor of a step with
+children stays where it is.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from taskmq.model.runs.built_graphs import end_build
-from taskmq.model.runs.ends import cancel_run, end_child, end_run, end_step, settle, time_out
+from taskmq.model.runs.ends import cancel_run, end_child, end_run, end_step, settle, time_out, wake
 from taskmq.model.runs.fan_out import add_calls, close_batch, expand
 from taskmq.model.runs.graphs import RunGraph
 from taskmq.model.runs.records import AgendaItem, InboxRow, RunRecord, RunState, StepKey, StepRecord, StepTimer
 from taskmq.model.runs.redrives import decide_all, opening_state, recount, redrive, revive
 from taskmq.model.runs.rules import StepState
-from taskmq.model.runs.starts import end_wait, evaluate, receive_signal
+from taskmq.model.runs.starts import begin, end_wait, evaluate, receive_signal
 from taskmq.model.runs.workspace import Transition, Workspace
 
 __all__ = ["advance", "has_work", "open_run"]
@@ -100,6 +103,8 @@ def _targets(here: Workspace, item: AgendaItem) -> Transition[list[str]]:
         case "revive" if item.step:
             below = graph.below(item.step)
             return [name for name in graph.order if name in below]
+        case "retry":
+            return [item.step]
         case "finish":
             return [""]
         case _:
@@ -164,11 +169,7 @@ def _apply(here: Workspace, row: InboxRow) -> Transition[str]:
             return time_out(here, row)
         case "timer":
             yield from here.load([StepKey(row.step)])
-            step = here.find(StepKey(row.step))
-            if step.state is not StepState.RUNNING or step.generation != row.generation:
-                return "superseded"
-            end_wait(here, step)
-            return "applied"
+            return _fire(here, here.find(StepKey(row.step)), row.generation)
         case "signal":
             return (yield from receive_signal(here, row))
         case "cancel":
@@ -186,6 +187,29 @@ def _apply(here: Workspace, row: InboxRow) -> Transition[str]:
             return (yield from add_calls(here, row))
         case _:
             return (yield from close_batch(here, row))
+
+
+def _fire(here: Workspace, step: StepRecord, generation: int | None) -> str:
+    """End the wait of a step whose timer fired: for a signal, an instant, or room in a quota; return the answer."""
+    if step.generation != generation:
+        return "superseded"
+    if step.quota and step.state is StepState.WAITING:
+        here.plan(AgendaItem("retry", step.key.name))
+    elif step.quota:
+        here.edit(step.key).quota = ""
+        wake(here, step)
+    elif step.state is StepState.RUNNING:
+        end_wait(here, step)
+    else:
+        return "superseded"
+    return "applied"
+
+
+def _retry(here: Workspace, _item: AgendaItem, names: list[str]) -> Transition[None]:
+    """Start the step whose quota may have room."""
+    key = StepKey(names[0])
+    yield from here.load([key])
+    yield from begin(here, here.find(key))
 
 
 def _hold(here: Workspace, row: InboxRow) -> str:
@@ -253,6 +277,7 @@ _PARTS: Final[dict[str, Callable[[Workspace, AgendaItem, list[str]], Transition[
     "cancel": _cancel_step,
     "cancel_children": _cancel_child,
     "hold_runs": _hold_run,
+    "retry": _retry,
     "revive": revive,
     "recount": recount,
     "decide": decide_all,

@@ -13,6 +13,7 @@ __all__ = [
     "ChildRun",
     "InboxKind",
     "InboxRow",
+    "QuotaWait",
     "RunChanges",
     "RunRecord",
     "RunState",
@@ -68,6 +69,8 @@ class StepRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
         is_partial: whether children that have succeeded are kept in this generation.
         since: earliest generation whose children are kept.
         call: of a child of a batch, its call as JSON.
+        quota: exhausted quota that its job, or that of its next child, waits for; "": none.
+        refusals: number of consecutive times that the quota had no room.
         started, ended: ms since the epoch by the store's clock.
     """
 
@@ -86,6 +89,8 @@ class StepRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     since: int = 0
     error: str = ""
     call: bytes = b""
+    quota: str = ""
+    refusals: int = 0
     started: int | None = None
     ended: int | None = None
 
@@ -106,12 +111,15 @@ class AgendaItem(msgspec.Struct, array_like=True):
     Attributes:
         kind: `begin`: of the roots; `visit`: of the steps that wait for `step`; `cancel`: of all steps;
             `cancel_children`: of those of `step`; `hold_runs`: of the child runs, which get the hold or
-            the release of the run; `revive`, `recount`, `decide`: of a redrive; `finish`: of the run.
+            the release of the run; `retry`: of `step`, which waits for a quota; `revive`, `recount`, `decide`: of
+            a redrive; `finish`: of the run.
         step: name of a step; of a redrive, of the first step that runs again, "" for all without success.
         cursor: number of steps that are done.
     """
 
-    kind: Literal["begin", "visit", "cancel", "cancel_children", "hold_runs", "revive", "recount", "decide", "finish"]
+    kind: Literal[
+        "begin", "visit", "cancel", "cancel_children", "hold_runs", "retry", "revive", "recount", "decide", "finish"
+    ]
     step: str = ""
     cursor: int = 0
 
@@ -243,6 +251,13 @@ class ChildRun(msgspec.Struct, frozen=True, kw_only=True):
     workflow: str
     params: bytes
     depth: int
+
+
+class QuotaWait(NamedTuple):
+    """The wait of a job for a quota: a text about the quota, and when to ask again, ms since the epoch."""
+
+    quota: str
+    at: int
 
 
 class StepTimer(NamedTuple):

@@ -11,13 +11,13 @@ from taskmq.model.runs.ends import end_step
 from taskmq.model.runs.fan_out import begin_children, make_job
 from taskmq.model.runs.graphs import StepContent
 from taskmq.model.runs.paths import KeptElsewhere, PathError, resolve
-from taskmq.model.runs.records import ChildRun, InboxRow, StepKey, StepRecord, StepTimer
+from taskmq.model.runs.records import ChildRun, InboxRow, StepJob, StepKey, StepRecord, StepTimer
 from taskmq.model.runs.rules import StepState, decide
 from taskmq.model.runs.workspace import ErasedValue, Transition, Workspace
 from taskmq.model.units import parse_duration, to_ms
 from taskmq.model.values.light_values import lighten
 
-__all__ = ["DEEPEST", "MOST_SIGNALS", "end_wait", "evaluate", "receive_signal"]
+__all__ = ["DEEPEST", "MOST_SIGNALS", "begin", "end_wait", "evaluate", "receive_signal"]
 
 DEEPEST: Final = 10
 """Maximum of runs above a run."""
@@ -26,16 +26,22 @@ MOST_SIGNALS: Final = 1_000
 
 
 def evaluate(here: Workspace, step: StepRecord) -> Transition[None]:
-    """Start a waiting step, or end it without a start, if its rule decides so."""
+    """Start a waiting step, or end it without a start, if its rule decides so.
+
+    One that waits for a quota starts when its timer fires.
+    """
+    if step.quota:
+        return
     name = step.key.name
     after = decide(here.graph.rules[name], step.upstream, len(here.graph.upstream[name]))
     if after is StepState.RUNNING:
-        yield from _begin(here, step)
+        yield from begin(here, step)
     elif after is not StepState.WAITING:
         end_step(here, step, after)
 
 
-def _begin(here: Workspace, step: StepRecord) -> Transition[None]:
+def begin(here: Workspace, step: StepRecord) -> Transition[None]:
+    """Start a waiting step if its condition is met. It waits on if a quota has no room for its job."""
     content = here.content(step.key)
     yield from here.load_paths(content.paths())
     here.edit(step.key)
@@ -60,7 +66,11 @@ def _start(here: Workspace, step: StepRecord, content: StepContent) -> Transitio
         case "each" | "batch":
             return begin_children(here, step, content)
         case "task":
-            step.job = _submit(here, step, content)
+            job = _job_of(here, step, content)
+            if (yield from here.submit(job, step)):
+                step.job = job.id
+            else:
+                step.state, step.started = StepState.WAITING, None
         case "workflow":
             if here.run.depth >= DEEPEST:
                 return f"workflow: the run has {here.run.depth} runs above it, the maximum"
@@ -77,11 +87,9 @@ def _start(here: Workspace, step: StepRecord, content: StepContent) -> Transitio
     return ""
 
 
-def _submit(here: Workspace, step: StepRecord, content: StepContent) -> str:
+def _job_of(here: Workspace, step: StepRecord, content: StepContent) -> StepJob:
     args, kwargs = resolve(content.args, here.look_up), resolve(content.arguments, here.look_up)
-    job = make_job(here, step, content, args, kwargs)
-    here.changes.jobs.append(job)
-    return job.id
+    return make_job(here, step, content, args, kwargs)
 
 
 def _start_run(here: Workspace, step: StepRecord, content: StepContent) -> str:
@@ -122,7 +130,7 @@ def _wait(here: Workspace, step: StepRecord, content: StepContent, timeout: Any)
 
 
 def end_wait(here: Workspace, step: StepRecord) -> None:
-    """End a running step whose timer fired."""
+    """End a running wait or sleep whose timer fired."""
     content = here.content(step.key)
     if content.kind == "sleep":
         end_step(here, step, StepState.SUCCEEDED, value=b"null")

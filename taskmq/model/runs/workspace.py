@@ -11,7 +11,17 @@ import msgspec
 
 from taskmq.model.runs.graphs import RunGraph, StepContent
 from taskmq.model.runs.paths import KeptElsewhere, Path, PathError, find_value, read_data, resolve
-from taskmq.model.runs.records import AgendaItem, InboxRow, RunChanges, RunRecord, StepKey, StepRecord
+from taskmq.model.runs.records import (
+    AgendaItem,
+    InboxRow,
+    QuotaWait,
+    RunChanges,
+    RunRecord,
+    StepJob,
+    StepKey,
+    StepRecord,
+    StepTimer,
+)
 from taskmq.model.runs.rules import StepState
 from taskmq.model.values.light_values import join_values, lighten, open_value
 
@@ -23,16 +33,25 @@ MOST_WRITES: Final = 500
 _MARGIN: Final = 8
 _WINDOW: Final = 100
 _MOST_READS: Final = 2_000
+# Pause of a step that waits for a quota, ms: each is twice the one before, up to a minute.
+_FIRST_PAUSE: Final = 100
+_MOST_REFUSALS: Final = 10
 
 T = TypeVar("T")
 
 
 class Need(NamedTuple):
-    """Rows to read: steps, values of steps, and the signals of a name that wait."""
+    """Rows to read: steps, values of steps, and the signals of a name that wait; or room in the quotas for a job.
+
+    Attributes:
+        pause: after how long the job asks again if there is no room, ms.
+    """
 
     steps: Sequence[StepKey] = ()
     values: Sequence[str] = ()
     signal: str = ""
+    job: StepJob | None = None
+    pause: int = 0
 
 
 Transition = Generator[Need, None, T]
@@ -80,10 +99,18 @@ class Workspace:
         now: ms since the epoch by the store's clock.
         new_id: returns an id for a job or a run.
         budget: shared by the runs of one transaction.
+        has_quotas: whether jobs need room in quotas.
     """
 
     def __init__(
-        self, run: RunRecord, graph: RunGraph, *, now: int, new_id: Callable[[], str], budget: RowBudget
+        self,
+        run: RunRecord,
+        graph: RunGraph,
+        *,
+        now: int,
+        new_id: Callable[[], str],
+        budget: RowBudget,
+        has_quotas: bool = False,
     ) -> None:
         self.run: RunRecord = run
         self.graph: RunGraph = graph
@@ -97,6 +124,8 @@ class Workspace:
         self._loaded_signals: set[str] = set()
         self._items: dict[str, list[msgspec.Raw]] = {}
         self._budget = budget
+        self._has_quotas = has_quotas
+        self._wait: QuotaWait | None = None
         # Rows of the budget that this run has taken: written, or reserved for the part that was last allowed.
         self._reserved = 0
 
@@ -124,6 +153,10 @@ class Workspace:
         """Add the signals of this name that wait, the earliest first."""
         self._signals[name] = [*rows, *self._signals.get(name, ())]
         self._loaded_signals.add(name)
+
+    def put_wait(self, wait: QuotaWait | None) -> None:
+        """Add the answer to the need of a job: None counted it in its quotas, which have room."""
+        self._wait = wait
 
     def keep_signal(self, row: InboxRow) -> None:
         """Keep a signal until a step consumes it."""
@@ -193,6 +226,25 @@ class Workspace:
         missing = [name for name in names if self._has_value(name) and name not in self._values]
         if missing:
             yield Need(values=missing)
+
+    def submit(self, job: StepJob, waiting: StepRecord) -> Transition[bool]:
+        """Submit a job if its quotas have room; return whether they have.
+
+        Args:
+            waiting: the step that waits otherwise: that of the job, or the parent of the child.
+        """
+        wait = None
+        if self._has_quotas:
+            yield Need(job=job, pause=_FIRST_PAUSE << waiting.refusals)
+            wait = self._wait
+        self.edit(waiting.key)
+        if wait is None:
+            waiting.quota, waiting.refusals = "", 0
+            self.changes.jobs.append(job)
+            return True
+        waiting.quota, waiting.refusals = wait.quota, min(waiting.refusals + 1, _MOST_REFUSALS)
+        self.changes.timers.append(StepTimer(wait.at, waiting.key.name, waiting.generation))
+        return False
 
     def find(self, key: StepKey) -> StepRecord:
         """Return a step that was read."""

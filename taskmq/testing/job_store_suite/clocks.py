@@ -20,18 +20,14 @@ from taskmq.model.jobs.registrations import TaskRegistration
 from taskmq.model.nodes import NodeTold
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
-from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, report
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
+from taskmq.testing.job_store_suite.runs.quotas import RunQuotas
 from taskmq.testing.runner import case
 
 
-class OldRuns(JobStoreCase):
-    """Runs that wait for weeks: `advance` moves the store's clock, which may also run on by itself."""
-
-    async def advance(self, seconds: float) -> None:
-        """Advance the store's clock."""
-        raise NotImplementedError
+class OldRuns(RunQuotas):
+    """Runs that wait, for quotas or for weeks: `advance` moves the store's clock, which may also run on by itself."""
 
     @case
     async def test_a_run_waits_longer_than_jobs_are_kept(self) -> None:

@@ -75,6 +75,7 @@ class RunStep(msgspec.Struct, frozen=True, kw_only=True):
         job: id of its job.
         attempts: attempts of that job; None without one.
         error: why it failed, was cancelled or never started.
+        quota: the exhausted quota that its job, or that of its next child, waits for; "" for none.
         after: names of the steps before it.
         part_of: of a child, the name of its step.
         started, ended: ms since the epoch.
@@ -86,6 +87,7 @@ class RunStep(msgspec.Struct, frozen=True, kw_only=True):
     job: str = ""
     attempts: int | None = None
     error: str = ""
+    quota: str = ""
     after: tuple[str, ...] = ()
     part_of: str | None = None
     started: int | None = None
@@ -428,6 +430,7 @@ def _snapshot(step: StepRecord, task: str, after: tuple[str, ...]) -> RunStep:
         state=step.state,
         job=step.job,
         error=step.error,
+        quota=step.quota,
         after=after,
         part_of=step.key.name if step.key.is_child else None,
         started=step.started,

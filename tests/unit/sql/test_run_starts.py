@@ -8,15 +8,19 @@ from uuid import UUID
 import pytest
 
 from taskmq.contracts.jobs import NewJob, NewRun
+from taskmq.model.jobs.quotas import Quota, Quotas, usage_name, usage_names
 from taskmq.model.runs.graphs import encode_workflow
+from taskmq.model.runs.records import RunRecord, StepJob
 from taskmq.model.runs.validation import validate_workflow
+from taskmq_sql.runs.quotas import add_usage
 from taskmq_sql.runs.starts import start
 from taskmq_sql.runs.transitions import advance
 from taskmq_sql.sqlite.file.names import Names
 from taskmq_sql.sqlite.file.schema import JOB_STORE
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.runner import drive
-from taskmq_sql.steps import Steps
+from taskmq_sql.sqlite.step_jobs import ANSWERS
+from taskmq_sql.steps import QUEUED, Steps
 
 T = TypeVar("T")
 
@@ -68,7 +72,7 @@ def _run_to_end(**fields: Any) -> tuple[list[str], list[str]]:
         transaction = Transaction(connection, Names(), 7)
         drive(transaction, _noting(start([new]), starting))
         while connection.execute("select 1 from run_inbox").fetchone():
-            drive(transaction, _noting(advance([new.id], _make_no_job, {}), ending))
+            drive(transaction, _noting(advance([new.id], _make_no_job, {}, Quotas()), ending))
         assert connection.execute("select ended from run").fetchone() == (7,)
     return starting, ending
 
@@ -80,3 +84,36 @@ def test_runs_without_a_limit_run_no_statement_about_places() -> None:
     assert starting == limited_start
     assert not [each for each in ending if "run_place" in each]
     assert [each for each in limited_end if "run_place" in each]
+
+
+def _start_step(quotas: Quotas) -> list[str]:
+    """Start the job of a step; return the statements of the transition."""
+    content, _ = validate_workflow({"steps": {"s": {"task": "t"}}})
+    assert content is not None
+    new = NewRun(id=str(UUID(int=1)), content=encode_workflow(content)[1], tenant="acme")
+    statements: list[str] = []
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        JOB_STORE.create(connection)
+        transaction = Transaction(connection, Names(), 7)
+        drive(transaction, start([new]))
+        drive(transaction, add_usage(usage_names(quotas, [("acme", "")])))
+        drive(transaction, _noting(advance([new.id], _make_job, {}, quotas), statements), ANSWERS)
+        assert connection.execute("select count(*) from job").fetchone() == (1,)
+    return statements
+
+
+def _make_job(run: RunRecord, job: StepJob) -> NewJob:
+    return NewJob(id=job.id, tenant=run.tenant, task=job.task, queue="q", body=b"")
+
+
+def test_the_job_of_a_step_without_a_quota_runs_no_statement_about_quotas() -> None:
+    plain = _start_step(Quotas())
+
+    assert not [each for each in plain if "quota" in each or each == QUEUED]
+    assert _start_step(_quotas_of(Quota(tenant="other", queued=1))) == plain
+    assert len(_start_step(_quotas_of(Quota(tenant="acme", a_day=1)))) == len(plain) + 1
+    assert len(_start_step(_quotas_of(Quota(tenant="acme", queued=1)))) == len(plain) + 2
+
+
+def _quotas_of(quota: Quota) -> Quotas:
+    return Quotas(version=1, quotas={usage_name(quota.tenant, quota.user): quota})

@@ -1,4 +1,4 @@
-"""Submission and cancellation of jobs within the transaction of their run."""
+"""Submission, count and cancellation of jobs within the transaction of their run."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -9,9 +9,10 @@ from taskmq_sql.jobs.codes import STATES
 from taskmq_sql.postgres.changes import change_in
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.names import Names
+from taskmq_sql.postgres.quotas import count_queued
 from taskmq_sql.postgres.submission import insert_jobs, numbers_of
 from taskmq_sql.postgres.transactions import Answers
-from taskmq_sql.steps import CANCEL, SUBMIT, Row
+from taskmq_sql.steps import CANCEL, QUEUED, SUBMIT, Row
 
 _LIVE: Final = """
 select id, state, version from taskmq.job where id = any($1::uuid[]) and cancel_requested is null order by id"""
@@ -20,6 +21,12 @@ select id, state, version from taskmq.job where id = any($1::uuid[]) and cancel_
 async def _submit(connection: Connection, names: Names, args: Sequence[Any]) -> Sequence[Row]:
     answers = await insert_jobs(connection, args, await numbers_of(names, args))
     return [(answer,) for answer in answers]
+
+
+async def _count_queued(connection: Connection, names: Names, args: Sequence[Any]) -> Sequence[Row]:
+    tenant, most = args
+    counts = await count_queued(connection, {tenant: most}, await names.ids("tenant", [tenant]))
+    return [(counts[tenant],)]
 
 
 async def _cancel(connection: Connection, names: Names, args: Sequence[Any]) -> Sequence[Row]:
@@ -40,5 +47,5 @@ async def _cancel(connection: Connection, names: Names, args: Sequence[Any]) -> 
     return asked
 
 
-ANSWERS: Final[Answers] = {SUBMIT: _submit, CANCEL: _cancel}
+ANSWERS: Final[Answers] = {SUBMIT: _submit, QUEUED: _count_queued, CANCEL: _cancel}
 """Answers to the queries of a run about its jobs."""

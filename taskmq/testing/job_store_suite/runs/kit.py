@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from taskmq.contracts.jobs import Advanced, JobStore, NewInboxRow, NewJob, NewRun, RunStore, StartedRun
+from taskmq.contracts.jobs import Advanced, JobDetail, JobStore, NewInboxRow, NewJob, NewRun, RunStore, StartedRun
 from taskmq.errors import InvalidOption
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.reports import ReportKind
@@ -21,7 +21,7 @@ REFUSED_TASK = "refused"
 def content_of(steps: dict[str, Any], **fields: Any) -> bytes:
     """Return the text of a valid content."""
     content, faults = validate_workflow(
-        {"steps": steps, **fields}, options=("queue", "held", "expires", "after", "unique")
+        {"steps": steps, **fields}, options=("queue", "held", "expires", "after", "unique", "owner")
     )
     assert content is not None, [str(fault) for fault in faults]
     return encode_workflow(content)[1]
@@ -146,7 +146,13 @@ def make_job(run: RunRecord, job: StepJob) -> NewJob:
         queue=job.options.get("queue", QUEUE),
         held=job.options.get("held", False),
         expires=job.options.get("expires"),
-        detail=None if "after" not in job.options else after(job.options["after"]),
+        detail=_detail_of(job),
         unique=None if unique is None else UniqueKey(name=unique, until="running", replaces=True, ttl=HOUR),
         body=body,
     )
+
+
+def _detail_of(job: StepJob) -> JobDetail | None:
+    if "owner" in job.options:
+        return JobDetail(owner=job.options["owner"])
+    return after(job.options["after"]) if "after" in job.options else None

@@ -1,5 +1,6 @@
 """Submission limits of a tenant or an owner."""
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -15,11 +16,13 @@ from taskmq.model.jobs.quotas import (
     Quotas,
     QuotaUsage,
     RunBook,
-    limited_tenants,
     looked_at,
+    queued_limits,
     read_quotas,
     run_name,
+    step_name,
     usage_name,
+    usage_names,
     usage_prefix,
 )
 
@@ -35,9 +38,17 @@ def book(quotas: Quotas, *, now: int, **kept: Any) -> QuotaBook:
 
 
 def count_admitted(
-    one: QuotaBook, count: int, *, tenant: str = "acme", user: str = "", is_queued: bool = True
+    one: QuotaBook, count: int, *, tenant: str = "acme", user: str = "", is_queued: bool = True, is_step: bool = False
 ) -> int:
-    return sum(one.admit(tenant=tenant, user=user, size=100, is_queued=is_queued) is None for _ in range(count))
+    job = CountedJob(tenant=tenant, user=user, size=100, is_queued=is_queued, is_step=is_step)
+    return sum(one.admit(**job) is None for _ in range(count))
+
+
+def postpone(full: QuotaBook) -> int:
+    """Return when a step that is refused asks again."""
+    excess = full.admit(tenant="acme", user="", size=100, is_queued=True, is_step=True)
+    assert excess is not None
+    return full.postpone(excess, size=100, pause=5_000)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +137,8 @@ def test_waiting_jobs_count_together_with_new_ones() -> None:
 
     assert count_admitted(one, 4) == 2
     assert count_admitted(one, 4, is_queued=False) == 4
-    assert limited_tenants(quotas, ["acme", "other", "acme"]) == ["acme"]
-    assert limited_tenants(parse_quotas(Quota(tenant="*", a_day=1)), ["acme"]) == []
+    assert queued_limits(quotas, ["acme", "other", "acme"]) == {"acme": 5}
+    assert queued_limits(parse_quotas(Quota(tenant="*", a_day=1)), ["acme"]) == {}
 
 
 @given(
@@ -256,3 +267,82 @@ def test_a_batch_is_admitted_completely_or_not_at_all_and_then_does_not_count() 
     assert runs.changed == {}
     assert runs.admit_all([("acme", "ann"), ("acme", "bob")])
     assert not runs.admit(tenant="acme", user="cid")
+
+
+def test_submissions_leave_the_place_that_a_step_has_claimed() -> None:
+    quotas = parse_quotas(Quota(tenant="acme", queued=3))
+    full = book(quotas, now=1_000, usage={step_name("acme"): QuotaUsage()})
+    assert count_admitted(full, 5) == 3
+
+    assert postpone(full) == 1_200
+    # Other steps pause for longer.
+    assert postpone(full) == 6_000
+
+    later = book(quotas, now=1_200, usage=full.changed, queued={"acme": 2})
+    assert count_admitted(later, 1) == 0
+    assert count_admitted(later, 1, is_step=True) == 1
+    # The next place is for a submission again.
+    after = book(quotas, now=1_300, usage=later.changed, queued={"acme": 3})
+    assert postpone(after) == 6_300
+    assert count_admitted(book(quotas, now=1_400, usage=after.changed, queued={"acme": 2}), 1) == 1
+
+
+@pytest.mark.parametrize("limits", [{"a_day": 5}, {"bytes": 500}, {"rate": 0.001, "burst": 5}, {"queued": 5}])
+def test_a_claim_counts_for_each_limit_until_it_expires(limits: dict[str, Any]) -> None:
+    quotas = parse_quotas(Quota(tenant="acme", **limits))
+    claim = {step_name("acme"): QuotaUsage(0, 1, 100, 2_000.0)}
+
+    assert count_admitted(book(quotas, now=2_999, usage=claim), 9) == 4
+    assert count_admitted(book(quotas, now=2_999, usage=claim), 9, is_step=True) == 5
+    assert count_admitted(book(quotas, now=3_000, usage=claim), 9) == 5
+
+
+def test_a_waiting_step_asks_again_when_there_is_room_and_at_least_once_a_minute() -> None:
+    second = book(parse_quotas(Quota(tenant="acme", rate=0.1)), now=1_000)
+    assert count_admitted(second, 1, is_step=True) == 1
+    assert postpone(second) == 11_001
+
+    day = book(parse_quotas(Quota(tenant="acme", a_day=0)), now=1_000)
+    assert postpone(day) == 61_000
+    assert postpone(book(parse_quotas(Quota(tenant="acme", a_day=0)), now=_DAY - 7_000)) == _DAY
+
+
+@given(st.integers(1, 4), st.lists(st.integers(50, 2_000), min_size=40, max_size=40), st.booleans())
+def test_waiting_steps_and_steady_submitters_share_the_free_places(
+    most: int, pauses: list[int], are_many: bool
+) -> None:
+    """A place becomes free after each pause, while submitters try every 25 ms, and one step or two always wait."""
+    quotas = parse_quotas(Quota(tenant="acme", queued=most))
+    usage: dict[str, QuotaUsage] = {step_name("acme"): QuotaUsage()}
+    queued, now, free_at = 0, 0, 0
+    asks = [[0, 0] for _ in range(1 + are_many)]
+    made: Counter[bool] = Counter()
+    left = list(pauses)
+    while left:
+        now += 25
+        if now >= free_at:
+            queued, free_at = max(queued - 1, 0), now + left.pop()
+        one, before = book(quotas, now=now, usage=usage, queued={"acme": queued}), made.total()
+        for ask in asks:
+            if now < ask[0]:
+                continue
+            if (excess := one.admit(tenant="acme", user="", size=100, is_queued=True, is_step=True)) is None:
+                made[True] += 1
+                ask[:] = [now, 0]
+            else:
+                ask[:] = [one.postpone(excess, size=100, pause=100 << ask[1]), min(ask[1] + 1, 10)]
+        made[False] += count_admitted(one, 3)
+        queued += made.total() - before
+        assert queued <= most
+        usage |= one.changed
+
+    assert made[True] >= len(pauses) // 5
+    assert made[False] >= len(pauses) // 5
+
+
+def test_jobs_change_the_usage_and_the_claims_of_their_quotas() -> None:
+    quotas = parse_quotas(Quota(tenant="acme", a_day=1), Quota(tenant="*", user="*", a_day=1))
+
+    assert usage_names(quotas, [("acme", "ann"), ("acme", ""), ("", "bob")]) == sorted(
+        [usage_name("acme"), step_name("acme"), usage_name("acme", "ann"), step_name("acme", "ann")]
+    )

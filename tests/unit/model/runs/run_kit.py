@@ -6,7 +6,16 @@ import msgspec
 
 from taskmq.model.runs.graphs import RunGraph, encode_workflow, load_graph
 from taskmq.model.runs.machine import advance, has_work, open_run
-from taskmq.model.runs.records import InboxKind, InboxRow, RunRecord, StepJob, StepKey, StepRecord, StepTimer
+from taskmq.model.runs.records import (
+    InboxKind,
+    InboxRow,
+    QuotaWait,
+    RunRecord,
+    StepJob,
+    StepKey,
+    StepRecord,
+    StepTimer,
+)
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.validation import validate_workflow
 from taskmq.model.runs.workspace import MOST_WRITES, RowBudget, Workspace
@@ -41,6 +50,12 @@ class MemoryRun:
         self.now = 1_000
         self.jobs: dict[str, StepJob] = {}
         self.timers: list[StepTimer] = []
+        # Those of steps that wait for a quota.
+        self.retries: list[StepTimer] = []
+        # Number of jobs for which the quotas have room; None without quotas.
+        self.room: int | None = None
+        # The last pause of a step that waits for a quota.
+        self.pause = 0
         self.cancelled: list[str] = []
         self.held: list[str] = []
         self.answers: dict[int, str] = {}
@@ -128,7 +143,14 @@ class MemoryRun:
     def transact(self, most_writes: int = MOST_WRITES) -> None:
         """Run one transaction."""
         self.transactions += 1
-        here = Workspace(self.run, self.graph, now=self.now, new_id=self._new_id, budget=RowBudget(most_writes))
+        here = Workspace(
+            self.run,
+            self.graph,
+            now=self.now,
+            new_id=self._new_id,
+            budget=RowBudget(most_writes),
+            has_quotas=self.room is not None,
+        )
         machine = advance(here, self._inbox)
         applied = 0
         try:
@@ -138,6 +160,9 @@ class MemoryRun:
                 here.put_steps(self.step(*key) for key in need.steps if key in self._steps)
                 for name in need.values:
                     self._put_value(here, name)
+                if need.job is not None:
+                    self.pause = need.pause
+                    here.put_wait(self._take_room())
                 if need.signal:
                     here.put_signals(
                         need.signal, [row for _, row in sorted(self._signals.items()) if row.name == need.signal]
@@ -169,7 +194,8 @@ class MemoryRun:
             )
             for each in changes.runs
         }
-        self.timers += changes.timers
+        for timer in changes.timers:
+            (self.retries if self.step(timer.step).quota else self.timers).append(timer)
         self.cancelled += changes.cancelled_jobs + changes.cancelled_runs
         self.held += changes.held_runs
         self.answers |= changes.answers
@@ -179,6 +205,18 @@ class MemoryRun:
         if changes.has_ended:
             found = None if changes.value is None else open_value(changes.value)
             self.value = msgspec.json.decode(found) if isinstance(found, msgspec.Raw) else found
+
+    def retry(self) -> None:
+        """Fire the timers of the steps that wait for a quota."""
+        for timer in self.retries:
+            self.put("timer", step=timer.step, generation=timer.generation)
+        self.retries.clear()
+
+    def _take_room(self) -> QuotaWait | None:
+        if not self.room:
+            return QuotaWait("the quota is used up", self.now + self.pause)
+        self.room -= 1
+        return None
 
     def _put_value(self, here: Workspace, name: str) -> None:
         if name in self.faults:

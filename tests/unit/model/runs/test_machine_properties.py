@@ -58,6 +58,7 @@ class _Comparison:
         for is_from_above in (False, True):
             self._both("release", is_from_above=is_from_above)
         self._both("begin", generation=self.model.generation)
+        self._fill(is_full=False)
         self._settle()
         for _ in range(2 * len(self.graph.order) + 100):
             for key, step in self.machine.running().items():
@@ -76,8 +77,21 @@ class _Comparison:
     def _event(self) -> None:
         name = self.random.choice(self.graph.order)
         match self.random.choices(
-            ("end", "stale", "timer", "signal", "add", "close", "cancel", "redrive", "hold", "release", "begin"),
-            (60, 6, 8, 8, 8, 2, 1, 4, 2, 6, 6),
+            (
+                "end",
+                "stale",
+                "timer",
+                "signal",
+                "add",
+                "close",
+                "cancel",
+                "redrive",
+                "hold",
+                "release",
+                "begin",
+                "fill",
+            ),
+            (60, 6, 8, 8, 8, 2, 1, 4, 2, 6, 6, 6),
         )[0]:
             case "end":
                 jobs = [(key, step.job) for key, step in self.machine.running().items() if step.job]
@@ -115,12 +129,22 @@ class _Comparison:
                 self._both("release", is_from_above=self.random.random() < 0.5)
             case "begin":
                 self._both("begin", generation=max(0, self.model.generation - self.random.choice((0, 0, 0, 1))))
+            case "fill":
+                self._fill(is_full=self.random.random() < 0.4)
             case "redrive":
                 # As before a cancellation: children that cannot start may end the run.
                 self._settle()
                 self._both("redrive", step=self.random.choice(("", "", name)))
             case _:
                 pass
+
+    def _fill(self, *, is_full: bool) -> None:
+        # The model applies its rows at once.
+        self._settle()
+        self.machine.room = 0 if is_full else 1_000_000
+        self.model.fill(is_full=is_full)
+        if not is_full or self.random.random() < 0.5:
+            self.machine.retry()
 
     def _end(self, key: StepKey, job: str) -> None:
         state = StepState(self.random.choice(_ENDS))
