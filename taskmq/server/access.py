@@ -2,9 +2,9 @@
 
     credential -> identify -> Identity -> has the handler's permission, for which tenant -> Caller -> handler
 
-Each handler declares its permission (`permission=`), or is public (`PUBLIC`). `?tenant=` names the tenant; without it
-the guard takes the only tenant where the identity has the permission. A tenant without any role of the identity is
-reported as not found. An instance role sees the jobs of all tenants, and submits jobs without a tenant.
+Each handler declares its permission (`taskmq.server.handlers`), or is public (`PUBLIC`). `?tenant=` names the tenant;
+without it the guard takes the only tenant where the identity has the permission. A tenant without any role of the
+identity is reported as not found. An instance role sees the jobs of all tenants, and submits jobs without a tenant.
 """
 
 from collections.abc import Awaitable, Callable

@@ -7,11 +7,11 @@ from litestar.datastructures import State
 from litestar.params import FromPath
 
 from taskmq.api.sign_in import ServerView
-from taskmq.api.values import API
 from taskmq.model.identity import Permission
 from taskmq.server.access import PUBLIC
 from taskmq.server.dashboard.files import DashboardFile, dashboard_files
 from taskmq.server.edge import fact_of
+from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import ServedApp
 from taskmq.server.problems import Problem
 from taskmq.version import VERSION
@@ -22,15 +22,10 @@ _POLICY: Final = (
     "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 )
 _YEAR: Final = "public, max-age=31536000, immutable"
+_ABOUT: Final = Handlers("about")
 
 
-@get(
-    f"{API}/server",
-    permission=Permission.ACCOUNT_READ,
-    operation_id="getServer",
-    summary="Get the server's settings",
-    tags=["about"],
-)
+@_ABOUT.handle("GET /server", "getServer", Permission.ACCOUNT_READ, "Get the server's settings")
 async def get_server(app: ServedApp, state: State) -> ServerView:
     """Return the app's name, the version and the environment of this server."""
     settings = state["settings"]
@@ -70,7 +65,7 @@ async def get_dashboard_file(
     return _answer(request, file, cache=_YEAR)
 
 
-DASHBOARD_HANDLERS: Final[tuple[Any, ...]] = (get_server, get_dashboard, get_dashboard_file)
+DASHBOARD_HANDLERS: Final[tuple[Any, ...]] = (*_ABOUT, get_dashboard, get_dashboard_file)
 
 
 def _path_of_client(request: Request[Any, Any, Any]) -> str:
