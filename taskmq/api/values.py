@@ -16,6 +16,7 @@ MOST_PER_PAGE: Final = 200
 ShortText = Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[^\x00]*$")]
 Note = Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00]*$")]
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 PriorityLevel = Literal["high", "medium", "low"] | Annotated[int, msgspec.Meta(ge=0, le=9)]
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from taskmq.api.values import ShortText
+from taskmq.api.values import LogLevel, ShortText
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +25,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
         slots: the maximum number of concurrent runs; `running`: the current number.
         backlog: deliveries that wait for a slot.
         memory: resident memory in bytes; `descriptors`: open file descriptors.
+        cpu: cores that the process used in the last ten seconds or more, without its child processes.
         jobs: its longest-running jobs.
         version: the version of taskmq.
         app: `module:attribute`, or the app's name.
@@ -50,6 +51,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     running: int
     backlog: int
     memory: int
+    cpu: float
     started: str | None
     jobs: list[RunView]
     app: str
@@ -75,17 +77,19 @@ class ControlBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         command: `drain`: accept no new jobs, wait for running ones, and exit; `concurrency`: run `number` tasks at a
-            time until the process ends; `stacks`: report where all threads and asyncio tasks are.
+            time until the process ends; `log_level`: log from `level` on until the process ends; `stacks`: report
+            where all threads and asyncio tasks are.
         workers: names of workers.
         host: the host whose workers are selected.
         grace: for `drain`, the seconds until running jobs are requeued; None for each worker's `--grace`.
     """
 
-    command: Literal["drain", "concurrency", "stacks"]
+    command: Literal["drain", "concurrency", "log_level", "stacks"]
     workers: Annotated[list[ShortText], msgspec.Meta(max_length=1_000)] = []
     host: ShortText = ""
     all: bool = False
     number: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+    level: LogLevel | None = None
     grace: Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] | None = None
 
 

@@ -20,16 +20,18 @@ class AppWorkers(AppCalls):
         return render_all(worker_view, await list_workers(self._app, within=within))
 
     async def control(self, what: ControlBody, *, within: float = 1.0) -> ControlledWorkers:
-        """Drain workers, change their concurrency, or return their stacks. Returns the answers that arrive in time.
+        """Drain workers, change their concurrency or log level, or return their stacks.
 
-        A worker that does not answer may still execute the command, for example after its event loop was blocked.
+        Returns the answers that arrive in time. A worker that does not answer may still execute the command, for
+        example after its event loop was blocked.
 
         Raises:
             InvalidOption: no workers are selected.
         """
-        command = Command(id="", name=what.command, number=what.number, seconds=what.grace)
+        command = Command(id="", name=what.command, number=what.number, seconds=what.grace, level=what.level or "")
         whom = "*" if what.all else ", ".join([*what.workers, *([f"@{what.host}"] if what.host else [])])
-        facts = {name: value for name, value in (("number", what.number), ("grace", what.grace)) if value is not None}
+        options = {"number": what.number, "grace": what.grace, "level": what.level}
+        facts = {name: value for name, value in options.items() if value is not None}
         await self._caller.note_action(
             self._app, f"worker.{what.command}", subject=whom[:_LONGEST_SUBJECT], after=facts or None
         )

@@ -69,10 +69,12 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         v: version of the format.
         id: of this command; the answers repeat it.
-        name: `ping`, `drain`, `concurrency`, `stacks`, `revoke`, `preempt`, `queues`, `tasks` or `watch`.
+        name: `ping`, `drain`, `concurrency`, `log_level`, `stacks`, `revoke`, `preempt`, `queues`, `tasks` or
+            `watch`.
         to: names of workers, `@HOST` for those of a host, or `*` for all.
         reply: the topic to answer on; "" for no answer.
         number: `concurrency`: the number of slots.
+        level: `log_level`: the name of the level.
         seconds: `watch`: the duration; `drain`: the grace of running jobs, instead of the worker's own.
         job_id: `revoke`: the job.
         reason: `revoke`: why a stored job must stop; "": the state has the reason.
@@ -87,6 +89,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     to: tuple[str, ...] = (EVERY_WORKER,)
     reply: str = ""
     number: int | None = None
+    level: str = ""
     seconds: float | None = None
     job_id: str | None = None
     reason: str = ""

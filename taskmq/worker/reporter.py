@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import os
-import time
 from typing import Final
 
 from taskmq.app import TaskMQ
 from taskmq.errors import TaskMQError
 from taskmq.model.telemetry.metrics import Count
 from taskmq.worker.child_protocol import ChildReady, ChildReport, write_line
+from taskmq.worker.host.process_facts import ProcessorUse
 from taskmq.worker.worker import Worker
 
 __all__ = ["PERIOD", "Reporter"]
@@ -42,7 +42,7 @@ class Reporter:
         self._told: dict[tuple[str, str], int] = {}
         self._depths: dict[str, int] | None = None
         self._looking: asyncio.Task[None] | None = None
-        self._cpu = time.process_time(), time.monotonic()
+        self._cpu = ProcessorUse()
 
     async def run(self) -> None:
         """Report until cancelled, or until the reader is gone; the last report tells apart how it ended."""
@@ -86,10 +86,9 @@ class Reporter:
         )
 
     def _report(self) -> ChildReport:
-        cpu, at = time.process_time(), time.monotonic()
-        used = (cpu - self._cpu[0]) / max(at - self._cpu[1], 0.001)
-        self._cpu = cpu, at
-        return ChildReport(status=self._worker.status(), counts=self._news(), cpu=used, depths=self._depths)
+        return ChildReport(
+            status=self._worker.status(), counts=self._news(), cpu=self._cpu.cores(), depths=self._depths
+        )
 
     def _news(self) -> list[Count]:
         # There is one count for each physical queue; people know the logical queue.

@@ -27,7 +27,7 @@ from taskmq.worker.config import WorkerConfig
 from taskmq.worker.dispatcher import Dispatcher
 from taskmq.worker.guards.build import build_guards
 from taskmq.worker.host.event_loop import LoopMonitor
-from taskmq.worker.host.process_facts import count_abandoned, open_descriptors, resident_bytes
+from taskmq.worker.host.process_facts import ProcessorUse, count_abandoned, open_descriptors, resident_bytes
 from taskmq.worker.intake.prefetch_tuner import PrefetchTuner
 from taskmq.worker.long_runs.guard import LongRunGuard
 from taskmq.worker.prefetch import prefetch_of
@@ -61,6 +61,7 @@ _RECONNECT_PAUSE: Final = 1.0
 _BURST_LOOK: Final = 0.1
 _BURST_LOOKS: Final = 3
 _JOBS_SHOWN: Final = 20
+_CPU_WINDOW: Final = 10.0
 # For services that have announced something to others, or hold something of them; and for all others.
 _TIME_TO_SETTLE: Final = 6.0
 _TIME_TO_END: Final = 0.5
@@ -96,6 +97,7 @@ class Worker:
         check_tasks(app)
         self.stats = WorkerStats()
         self._loop_monitor = LoopMonitor(patience=config.slow_loop_warning, running=self.stats.names)
+        self._cpu = ProcessorUse(_CPU_WINDOW)
         self._started_at = app.sessions.clock.now_ms()
         self._consumer: Consumer | None = None
         self._executors: dict[ExecutorKind, Executor] = {}
@@ -152,6 +154,7 @@ class Worker:
             abandoned=count_abandoned(self._executors.values()),
             unsettled=0 if dispatcher is None else dispatcher.unsettled,
             memory=resident_bytes(),
+            cpu=self._cpu.cores(),
             descriptors=open_descriptors(),
             loop_lag=self._loop_monitor.lag,
             started=self._started_at,

@@ -76,6 +76,7 @@ _CHANGES = {
     ("run cancel", _RUN): ("run.cancel", _RUN),
     ("worker control drain", "w1", "--within", "10ms"): ("worker.drain", "w1"),
     ("worker control concurrency", "2", "w1", "--within", "10ms"): ("worker.concurrency", "w1"),
+    ("worker control log-level", "debug", "w1", "--within", "10ms"): ("worker.log_level", "w1"),
     ("job change", "JOB", "--priority", "8"): ("job.change", "JOB"),
     ("job hold", "JOB"): ("job.hold", "JOB"),
     ("job release", "JOB"): ("job.release", "JOB"),

@@ -360,6 +360,7 @@ _TO_WORKERS: list[tuple[str, ...]] = [
     ("worker", "control", "status", "w1", "w9"),
     ("worker", "control", "concurrency", "3", "w1"),
     ("worker", "control", "concurrency", "3", "--all"),
+    ("worker", "control", "log-level", "debug", "w1"),
     ("worker", "control", "drain", "w9", "--within", "50ms"),
 ]
 # Values that never repeat.

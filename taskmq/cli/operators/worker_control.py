@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
 
+from taskmq.api.values import LogLevel
 from taskmq.api.workers import ControlBody
 from taskmq.cli.actor import name_caller
 from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = ("worker", "verdict", "detail", "state", "slots")
 
-app = Noun(name="control", help="Command running workers: status, drain, concurrency, stacks.")
+app = Noun(name="control", help="Command running workers: status, drain, concurrency, log-level, stacks.")
 
 
 @Parameter(name="*")
@@ -97,6 +98,23 @@ def concurrency(number: int, /, *names: str, choice: _Choice = _BY_NAME) -> int:
     if number < 1:
         raise InvalidOption("concurrency must be at least 1")
     return _send(choice.body(names, command="concurrency", number=number), choice.within)
+
+
+@app.command
+@name_caller
+def log_level(level: LogLevel, /, *names: str, choice: _Choice = _BY_NAME) -> int:
+    """Change from which level on workers log, until the process ends.
+
+    Tasks that run in processes of their own keep their level.
+
+    Parameters
+    ----------
+    level
+        debug, info, warning, error or critical.
+    names
+        Workers, by name.
+    """
+    return _send(choice.body(names, command="log_level", level=level), choice.within)
 
 
 @app.command

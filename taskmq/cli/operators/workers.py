@@ -26,6 +26,7 @@ _COLUMNS = (
     "slots",
     "backlog",
     "memory",
+    "cpu",
     "loop_lag",
     "uptime",
 )
@@ -61,6 +62,7 @@ def describe(worker: "WorkerView") -> Mapping[str, Any]:
         "started": text_of_instant(worker.started),
         "jobs": [{**job, "seconds": f"{job['seconds']:.1f}"} for job in facts["jobs"]],
         "memory": f"{worker.memory / _MEGABYTE:.0f} MB",
+        "cpu": f"{100 * worker.cpu:.0f} %",
         "loop_lag": f"{1000 * worker.loop_lag:.0f} ms",
         "clock_offset": None if worker.clock_offset is None else f"{1000 * worker.clock_offset:.0f} ms",
         "uptime": duration_text(facts["uptime"]),

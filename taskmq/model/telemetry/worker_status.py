@@ -41,6 +41,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
         abandoned: threads that were abandoned and have not returned.
         unsettled: jobs that ran and keep their slots because their outcomes cannot be settled.
         memory: resident bytes of the process.
+        cpu: mean number of cores that the process used in the last ten seconds or more, without its child processes.
         descriptors: open files and sockets of the process.
         loop_lag: maximum delay of the event loop in the last ten seconds, in seconds.
         started: its start, in ms since the epoch.
@@ -73,3 +74,4 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     parcels: bool = False
     at: int = 0
     app_version: str = ""
+    cpu: float = 0.0

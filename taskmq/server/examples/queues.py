@@ -75,6 +75,7 @@ _WORKER: Final[dict[str, Any]] = {
     "running": 1,
     "backlog": 0,
     "memory": 61_000_000,
+    "cpu": 0.41,
     "started": "2027-01-30T17:12:01.250Z",
     "jobs": [
         {

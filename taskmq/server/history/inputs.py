@@ -1,16 +1,15 @@
 """Shared parameters of history requests."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from litestar.params import QueryParameter
 
-from taskmq.api.values import Instant
+from taskmq.api.values import Instant, LogLevel
 from taskmq.app_api.views import milliseconds_of
 from taskmq.server.problems import Problem
 
-Level = Literal["debug", "info", "warning", "error", "critical"]
-FromLevel = Annotated[Level, QueryParameter(description="Minimum level.")]
+FromLevel = Annotated[LogLevel, QueryParameter(description="Minimum level.")]
 Text = Annotated[
     str, QueryParameter(description="Text in the line; ASCII letters match in either case.", max_length=500)
 ]

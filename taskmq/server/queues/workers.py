@@ -28,12 +28,15 @@ async def get_workers(api: ApiGiven, state: State, within: Within = 1.0, max_age
 
 @WORKERS.handle("POST /workers/control", "controlWorkers", Permission.WORKERS_CONTROL, "Control workers")
 async def control_workers(data: JSONBody[ControlBody], api: ApiGiven, within: Within = 1.0) -> ControlledWorkers:
-    """Drain workers, change their concurrency, or return their stacks. Returns the answers that arrive in time.
+    """Drain workers, change their concurrency or log level, or return their stacks.
 
-    A worker that does not answer may still execute the command, for example after its event loop was blocked.
+    Returns the answers that arrive in time. A worker that does not answer may still execute the command, for example
+    after its event loop was blocked.
     """
     if (data.command == "concurrency") != (data.number is not None):
         raise Problem.about("number", "required for `concurrency`, and not allowed otherwise")
+    if (data.command == "log_level") != (data.level is not None):
+        raise Problem.about("level", "required for `log_level`, and not allowed otherwise")
     if data.grace is not None and data.command != "drain":
         raise Problem.about("grace", "only allowed for `drain`")
     if not (data.workers or data.host or data.all):

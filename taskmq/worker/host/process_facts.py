@@ -3,15 +3,23 @@
 import os
 import resource
 import sys
+import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 from taskmq.executors import ThreadExecutor
 from taskmq.run.execution import Executor
 
-__all__ = ["count_abandoned", "is_gone", "open_descriptors", "process_identity", "resident_bytes"]
+__all__ = [
+    "ProcessorUse",
+    "count_abandoned",
+    "is_gone",
+    "open_descriptors",
+    "process_identity",
+    "resident_bytes",
+]
 
 
 def resident_bytes() -> int:
@@ -22,6 +30,31 @@ def resident_bytes() -> int:
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else most * 1024
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _processor_time() -> tuple[float, float]:
+    return time.process_time(), time.monotonic()
+
+
+class ProcessorUse:
+    """Processor use of this process, without its child processes.
+
+    Args:
+        window: least seconds of a measurement; only the first ones are shorter.
+        read: returns the processor time of the process, and the present time, both in seconds.
+    """
+
+    def __init__(self, window: float = 0.0, read: Callable[[], tuple[float, float]] = _processor_time) -> None:
+        self._window = window
+        self._read = read
+        self._from = self._next = read()
+
+    def cores(self) -> float:
+        """Return the mean number of cores used since an earlier call at least `window` seconds ago, or the start."""
+        used, at = self._read()
+        if at - self._next[1] >= self._window:
+            self._from, self._next = self._next, (used, at)
+        return (used - self._from[0]) / max(at - self._from[1], 0.001)
 
 
 def open_descriptors() -> int:

@@ -25,6 +25,7 @@ from taskmq.model.commands import (
     encode_answer,
     is_for,
 )
+from taskmq.model.history.logs import level_name, read_level
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.worker.host.stacks import stacks
 
@@ -156,6 +157,8 @@ class CommandService:
                 return self._drain(command.seconds)
             case "concurrency":
                 return self._resize(command.number)
+            case "log_level":
+                return _set_log_level(command.level)
             case "stacks":
                 return "done", "", stacks(limit=_STACKS_LIMIT)
             case "revoke":
@@ -203,6 +206,18 @@ class CommandService:
             return "refused", "job_id: which job?", ""
         self._worker.on_revoked(job_id, reason)
         return "done", "", ""
+
+
+def _set_log_level(word: str) -> _Reply:
+    root = logging.getLogger()
+    before = level_name(root.level)
+    try:
+        level = read_level(word)
+    except InvalidOption as error:
+        return "refused", str(error), ""
+    _log.warning("log level changed from %s to %s on operator command", before, level_name(level))
+    root.setLevel(level)
+    return "done", f"{before} -> {level_name(level)}", ""
 
 
 def _complain(error: Exception) -> None:

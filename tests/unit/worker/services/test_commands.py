@@ -139,6 +139,24 @@ async def test_concurrency_can_be_changed_and_below_1_is_refused_with_a_message(
 
 
 @run_by(run)
+async def test_the_log_level_can_be_changed_and_an_unknown_one_is_refused(operator: TaskMQ, /) -> None:
+    root = logging.getLogger()
+    before = root.level
+    try:
+        root.setLevel(logging.INFO)
+        async with working(operator, "a"):
+            (changed,) = await tell(operator, "log_level", "a", level="debug")
+            assert root.level == logging.DEBUG
+            (refused,) = await tell(operator, "log_level", "a", level="loud")
+
+        assert (changed.verdict, changed.detail) == ("done", "info -> debug")
+        assert (refused.verdict, root.level) == ("refused", logging.DEBUG)
+        assert "unknown level 'loud'" in refused.detail
+    finally:
+        root.setLevel(before)
+
+
+@run_by(run)
 async def test_a_command_of_a_later_version_is_answered_as_unknown(operator: TaskMQ, /) -> None:
     async with working(operator, "a"):
         (answer,) = await tell(operator, "dance", "a")
