@@ -1,7 +1,8 @@
 """A day of the demo shop before its start, written through the store's own interfaces at past times.
 
 A clock runs through the day in steps. In each one, the shop submits jobs, dispatches them, and applies reports like
-those of workers; the figures count the same runs. A bad release two hours ago made payments fail.
+those of workers; the figures count the same runs. A bad release two hours ago made payments fail, until
+the present one replaced it.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from typing import Final
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.history import QueueDepth, history_of
+from taskmq.contracts.identity import Actor
 from taskmq.contracts.jobs import DispatchedJob, JobStore, Pick, partition_key
 from taskmq.demo.showcase import (
     DECLINED,
@@ -30,6 +32,7 @@ from taskmq.model.history.alerts import Alert, AlertRule, AlertState
 from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey, RunFailure, minute_of
 from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.outcome import ErrorRecord
+from taskmq.operations.audit.actions import note_action
 from taskmq.testing.fake_clock import FakeClock
 
 # A day, and one step of its charts, which begin in the middle of a step.
@@ -37,6 +40,10 @@ _DAY: Final = 1455
 # The charts of an hour, six hours and a day have points every minute, five and fifteen.
 _STEPS: Final = ((60, 1), (360, 5), (_DAY, 15))
 _BAD_RELEASE: Final = range(95, 150)
+_BAD_VERSION: Final = "1.42.0"
+_GOOD_VERSION: Final = "1.41.3"
+_NOTICED: Final = 145
+_WORKERS: Final = ("shop-1", "shop-2")
 _ATTEMPTS: Final = 3
 _IMPORT: Final = 30
 _PHOTOS: Final = 40
@@ -92,6 +99,7 @@ class _Day:
             self._epochs[partition] = epoch
         for ago, minutes in _steps():
             self._advance_to(now - ago * MINUTE)
+            await self._write_changes(ago)
             await self._write_step(ago, minutes)
         self._advance_to(now)
         for partition, epoch in self._epochs.items():
@@ -100,8 +108,7 @@ class _Day:
         history = history_of(self._store)
         await history.rollups.add(list(self._figures.values()), self._failures)
         await history.depths.add(list(self._depths.values()))
-        await history.alerts.put_rule(_RULE)
-        since = now - (_BAD_RELEASE.stop - 5) * MINUTE
+        since = now - _NOTICED * MINUTE
         firing = Alert(
             tenant="",
             rule=_RULE.name,
@@ -116,6 +123,20 @@ class _Day:
 
     def _advance_to(self, instant: int) -> None:
         self._clock.advance(timedelta(milliseconds=max(0, instant - self._clock.now_ms())))
+
+    async def _write_changes(self, ago: int) -> None:
+        """Report the version of the workers, and change what an operator changes at this time."""
+        history = history_of(self._store)
+        older = _BAD_VERSION if ago in _BAD_RELEASE else _GOOD_VERSION
+        version = self._app.sessions.app_version if ago < _BAD_RELEASE.start else older
+        await history.versions.report([(worker, version) for worker in _WORKERS], at=self._clock.now_ms())
+        if ago == _NOTICED:
+            by = Actor(user="dana", note=f"payments fail since {_BAD_VERSION}")
+            await history.alerts.put_rule(_RULE, audit=by.entry("alert.put", kind="alert", subject=_RULE.name))
+        if ago == _IMPORT:
+            by = Actor(user="dana", note="a partner imports photos")
+            await note_action(self._app, by, "queue.policy", subject=resize.queue, after={"policy": "fifo"})
+            await self._app.pools.aset_policy(resize.queue, "fifo")
 
     async def _write_step(self, ago: int, minutes: int) -> None:
         # Most customers come at the present hour of the day.
@@ -209,7 +230,7 @@ class _Day:
             token=job.token,
             kind=kind,
             attempt=job.attempt,
-            worker=f"shop-{number % 2 + 1}",
+            worker=_WORKERS[number % 2],
             started=self._clock.now_ms() + round(waited * 1000),
             ran=round(ran * 1000),
             delay=2_000,
@@ -249,7 +270,7 @@ def _bounce(at: int, number: int) -> RunFailure:
         event="dead",
         task=send_mail.name,
         queue=send_mail.queue,
-        worker="shop-1",
+        worker=_WORKERS[0],
         attempt=_ATTEMPTS,
         seconds=0.02,
         error="smtplib.SMTPRecipientsRefused",

@@ -13,7 +13,7 @@ DECLINED = 19
 EXPIRED_CARD = 97
 """Number of orders of which one is paid with an expired card."""
 
-app = TaskMQ(name="shop")
+app = TaskMQ(name="shop", version="1.42.1")
 _random = random.Random(17)
 _QUICK = RetryPolicy(max_attempts=3, base="2s", jitter=False)
 
