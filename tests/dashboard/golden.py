@@ -92,6 +92,9 @@ def _open_page(eyes: Eyes, view: str) -> Page:
     page = eyes.open(view).page
     # The examples' stream of events ends at once, which takes a moment to show.
     expect(page.get_by_text("reconnecting")).to_be_visible()
+    if not view:
+        # What changed is loaded after the first view.
+        expect(page.get_by_text("Version 2027.01.30-1")).to_be_visible()
     return page
 
 

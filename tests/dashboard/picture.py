@@ -43,8 +43,8 @@ def _take(address: str) -> None:
     with browsing() as browser:
         page = browser.new_context(viewport=_SIZE, color_scheme="light").new_page()
         eyes = Eyes(page, address).open()
-        # The slowest figure: it queries workers.
-        expect(page.locator(".tile .figure").filter(has_text="…")).to_have_count(0)
+        # The slowest note: it queries workers.
+        expect(page.locator(".tile").filter(has_text="…")).to_have_count(0)
         eyes.check()
         page.screenshot(path=_PICTURE)
 

@@ -40,6 +40,41 @@ def test_the_overview_opens_with_what_needs_attention(browser: Browser, tmp_path
         expect(eyes.page.locator("h1").first).to_have_text("billing")
 
 
+def test_the_overview_lists_changes_of_settings(browser: Browser, tmp_path: Path) -> None:
+    with serving(tmp_path, development=True) as served, watching(browser, served) as eyes:
+        changes = eyes.open("?range=1h").page.get_by_text("What changed").locator("../..")
+        expect(changes).to_contain_text("No changes in 1 hour.")
+        served.api.put("/pools/acme", json={"weight": 2}).raise_for_status()
+        served.submit(_now("ignored"))
+        eyes.page.reload()
+
+        expect(changes.get_by_role("listitem")).to_have_count(1)
+        expect(changes).to_contain_text("Pool acme: change")
+        assert violations(eyes.page) == []
+        changes.get_by_role("link").click()
+
+        expect(eyes.page.locator("tbody tr")).to_contain_text(["pool.change"])
+
+
+def test_a_release_is_a_change_and_every_tile_shows_its_trend(browser: Browser, site: Served) -> None:
+    with show_examples(browser, site, Case("one")) as eyes:
+        points = [{"at": f"2027-01-30T17:{minute}:00Z", "value": minute} for minute in range(10, 20)]
+        figures: dict[str, Any] = {
+            "items": [{"metric": name, "labels": {}, "points": points} for name in ("succeeded", "depth_in_hand")],
+            "versions": [{"version": "2.1", "first": "2027-01-30T17:30:00Z", "last": "2027-01-30T17:31:00Z"}],
+        }
+        eyes.page.route(re.compile("/metrics/query"), lambda route: answer(route, figures))
+        eyes.page.clock.set_fixed_time("2027-01-30T18:00:00Z")
+        eyes.open("?range=6h")
+
+        eyes.see("Version 2.1")
+        expect(eyes.page.locator(".tile").filter(has=eyes.page.locator(".trend"))).to_contain_text(
+            ["Running", "Succeeded, 24 h"]
+        )
+        eyes.click("Version 2.1")
+        expect(eyes.page.locator("[aria-current=true]", has_text="By version")).to_be_visible()
+
+
 def test_parts_that_are_down_come_first_and_lead_to_the_system_page(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path, development=True) as served, watching(browser, served) as eyes:
         attention = eyes.open().page.locator(".attention")

@@ -1,12 +1,13 @@
 """Schedules, nodes, pools and quotas are operated in a real browser."""
 
 import re
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from taskmq.server.examples import EXAMPLES
-from tests.dashboard.kit import Eyes, Served, answer, violations
+from tests.dashboard.kit import Eyes, Served, answer, serving, violations, watching, working
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -103,11 +104,58 @@ def test_a_worker_counts_its_jobs_that_cannot_be_settled(eyes: Eyes) -> None:
     eyes.page.route(
         re.compile(r"/api/v1/workers"), lambda route: answer(route, {"items": [found, stuck], "next": None})
     )
-    rows = eyes.open("workers").page.get_by_label("Workers", exact=True).locator("tbody tr")
+    rows = eyes.open("workers").page.get_by_label("Workers", exact=True).locator("tr[data-row]")
 
     expect(rows.nth(0).locator("td").nth(5)).to_have_text("0")
     expect(rows.nth(1).locator("td").nth(5)).to_have_text("2")
     assert violations(eyes.page) == []
+
+
+def test_workers_are_grouped_by_node_queue_and_version(eyes: Eyes) -> None:
+    (found,) = EXAMPLES["listWorkers"].answers[200]["items"]
+    long = {**found["jobs"][0], "seconds": 130.0}
+    other = found | {
+        "name": "web-2",
+        "node": "gpu-1",
+        "queues": ["images", "mail"],
+        "app_version": "2",
+        "jobs": [long],
+    }
+    eyes.page.route(
+        re.compile(r"/api/v1/workers"), lambda route: answer(route, {"items": [found, other], "next": None})
+    )
+    page = eyes.open("workers").page
+    groups = page.locator("tr.group")
+
+    expect(groups).to_contain_text(["gpu-1", found["host"]])
+    expect(page.get_by_role("img", name="1 of 10 slots are busy, 1 for over 2 min")).to_be_visible()
+    expect(page.locator(".slots .is-long")).to_have_attribute("title", "shop.resize, 2 min 10 s")
+    eyes.click("By queue")
+    expect(groups).to_contain_text(["images 2 workers, 2 of 20 slots busy, 82 % CPU", "mail 1 worker"])
+    eyes.click("By version")
+    expect(groups).to_contain_text(["2 1 worker", f"{found['app_version']} 1 worker"])
+    assert violations(page) == []
+
+
+def test_an_operator_reads_stacks_changes_slots_and_drains_a_worker(browser: Browser, tmp_path: Path) -> None:
+    with serving(tmp_path, development=True) as served, working(served), watching(browser, served) as eyes:
+        page = eyes.open("workers").page
+        eyes.click("w1")
+        eyes.click("Stacks")
+        expect(page.get_by_label("Stacks", exact=True)).to_contain_text("asyncio")
+        assert violations(page) == []
+        eyes.click("Close")
+
+        eyes.click("Change slots")
+        page.get_by_label("New slots").fill("2")
+        eyes.confirm("Change slots")
+        expect(page.locator(".head")).to_contain_text("0 of 2 slots busy")
+        eyes.click("Drain")
+        eyes.confirm("Drain")
+
+        eyes.see("Worker not found")
+        done = [one["action"] for one in served.api.get("/audit", params={"action": "worker."}).json()["items"]]
+        assert done == ["worker.drain", "worker.concurrency", "worker.stacks"]
 
 
 @pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")

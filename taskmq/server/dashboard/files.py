@@ -17,10 +17,11 @@ _TYPES: Final[Mapping[str, str]] = {
     "svg": "image/svg+xml",
 }
 _PLACEHOLDER: Final = b"static/DIGEST/"
-# Comments on lines of their own, and types, are an eighth of the files.
-_COMMENT: Final = re.compile(
-    rb"^ *(?:/\*(?:(?!\*/).)*\*/|//[^\n]*)$|/\*\* @type [^*\n]*\*/ ?", re.MULTILINE | re.DOTALL
+# Comments on lines of their own, types and indentation are a seventh of the files. No text in them is indented.
+_UNUSED: Final = re.compile(
+    rb"^ *(?:/\*(?:(?!\*/).)*\*/|//[^\n]*)$|/\*\* @type [^*\n]*\*/ ?|^ +", re.MULTILINE | re.DOTALL
 )
+_STYLE_SPACES: Final = re.compile(rb"(?<=[{};,:]) | (?=[{}])")
 
 
 class DashboardFile(NamedTuple):
@@ -70,12 +71,13 @@ def _walk(folder: Traversable, below: str) -> Iterator[tuple[str, bytes]]:
         if entry.is_dir():
             yield from _walk(entry, f"{path}/")
         elif path.rpartition(".")[2] in _TYPES:
-            yield path, _COMMENT.sub(_blank_lines, entry.read_bytes())
+            content = _UNUSED.sub(_blank_lines, entry.read_bytes())
+            yield path, _STYLE_SPACES.sub(b"", content) if path.endswith(".css") else content
 
 
-def _blank_lines(comment: re.Match[bytes]) -> bytes:
+def _blank_lines(unused: re.Match[bytes]) -> bytes:
     # The numbers of the lines below stay the same in the browser's tools.
-    return b"\n" * comment[0].count(b"\n")
+    return b"\n" * unused[0].count(b"\n")
 
 
 def _file(path: str, content: bytes) -> DashboardFile:

@@ -47,6 +47,13 @@ def test_scripts_are_sent_without_comment_lines_and_keep_their_line_numbers() ->
     assert sent[number - 1] == b""
 
 
+def test_scripts_and_styles_are_sent_without_indentation() -> None:
+    files = dashboard_files().by_path
+
+    assert [path for path, file in files.items() if b"\n " in file.content] == []
+    assert b".p4{display:none;}" in files["style.css"].content
+
+
 def test_a_page_of_another_version_finds_no_files(site: Site) -> None:
     digest = dashboard_files().digest
 

@@ -92,7 +92,7 @@ function Tenants({ chosen }) {
   const load = () => { if (everywhere) read("tenants").then((found) => set(found.items.map((/** @type {any} */ one) => one.name)), () => undefined); };
   if (!everywhere && names.length < 2 && !chosen) return null;
   return html`<label class="inline"><span class="sr">Tenant</span><select value=${chosen} onFocus=${load} onPointerEnter=${load} onChange=${(/** @type {any} */ e) => change({ tenant: e.target.value, cursor: "" })}>
-    <option value="">${everywhere ? "all tenants" : "choose a tenant"}</option>
+    <option value="">${everywhere ? "All tenants" : "Choose a tenant"}</option>
     ${[...new Set([...names, ...(chosen ? [chosen] : [])])].map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
   </select></label>`;
 }
@@ -140,7 +140,7 @@ function Frame() {
       <button type="button" class="jump" title="Go to (Ctrl K)" aria-label="Go to" onClick=${openPalette}><${Icon} name="search" /><span>Search or go to</span><kbd>Ctrl K</kbd></button>
       <${Tenants} chosen=${session.tenant} />
       <${LivePill} />
-      <label class="inline"><span class="sr">Theme</span><select value=${theme} onChange=${(/** @type {any} */ event) => paint(event.target.value)}>${THEMES.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
+      <label class="inline"><span class="sr">Theme</span><select value=${theme} onChange=${(/** @type {any} */ event) => paint(event.target.value)}>${THEMES.map((one) => html`<option key=${one} value=${one}>${one[0].toUpperCase() + one.slice(1)}</option>`)}</select></label>
       <button type="button" class="plain" title="Keyboard shortcuts (?)" aria-label="Keyboard shortcuts" onClick=${() => showSheet(true)}>?</button>
     </header>
     ${server?.is_development && html`<aside class="banner" aria-label="Mode">Development server: no sign-in, only reachable from this machine.</aside>`}

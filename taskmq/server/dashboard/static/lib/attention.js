@@ -61,7 +61,7 @@ export function Attention({ summary, queues }) {
   const missing = Object.entries(sources).filter(([, one]) => one.error).map(([name]) => name);
   const isLoading = Object.values(sources).some((one) => one.isLoading);
   const items = find(summary, queues, health);
-  return html`<section class="card attention"><div class="section-head"><h2>Needs attention</h2></div>
+  return html`<section class="card brief attention"><div class="section-head"><h2>Needs attention</h2></div>
     ${isLoading ? html`<p class="dim" role="status" data-loading>Loading …</p>`
       : items.length ? html`<ul>${items.slice(0, MOST).map((one, at) => html`<li key=${at}><span class=${`c-${one.kind}`}><${Icon} name=${one.icon} /></span><a href=${one.href}>${one.text}</a><span class="dim">${one.more}</span></li>`)}</ul>`
         : !missing.length && html`<p class="dim">Nothing needs attention.</p>`}

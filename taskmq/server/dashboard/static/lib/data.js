@@ -18,13 +18,15 @@ const BUSY = 250;
  * @returns {Loaded}
  */
 export function useData(path, query = {}, kinds = ["job"], least = 3000) {
-  const [found, set] = useState({ key: "", data: null, error: /** @type {Error | null} */ (null), at: 0 });
+  const [found, set] = useState({ subject: "", data: null, error: /** @type {Error | null} */ (null), at: 0 });
   const [turn, again] = useState(0);
   const busy = useRef(false);
   const begun = useRef(0);
   // Show the user's own changes at once.
   const isFresh = useRef(false);
   const key = path === null ? "" : `${path}?${JSON.stringify(query)}`;
+  // Data of a period stays while its later end loads.
+  const subject = key && `${path}?${JSON.stringify({ ...query, since: "" })}`;
   // A layout effect, because the next paint would be empty.
   useLayoutEffect(() => {
     if (path === null) return undefined;
@@ -34,11 +36,11 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
     const asked = isFresh.current && query.max_age ? { ...query, max_age: 0 } : query;
     isFresh.current = false;
     read(path, asked, stopped.signal).then(
-      (data) => { noteRead(true); set({ key, data, error: null, at: Date.now() }); },
+      (data) => { noteRead(true); set({ subject, data, error: null, at: Date.now() }); },
       (error) => {
         if (stopped.signal.aborted) return;
         noteRead(error.status > 0 && error.status < 500);
-        set((/** @type {any} */ before) => ({ ...(before.key === key ? before : { key, data: null, at: 0 }), error }));
+        set((/** @type {any} */ before) => ({ ...(before.subject === subject ? before : { subject, data: null, at: 0 }), error }));
       },
     ).finally(() => { if (!stopped.signal.aborted) busy.current = false; });
     return () => stopped.abort();
@@ -63,7 +65,7 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
     });
     return () => { stop(); clearTimeout(timer); clearTimeout(later); };
   }, [kinds.join(), least, age]);
-  const isOurs = found.key === key;
+  const isOurs = found.subject === subject;
   const { max_age: _, ...withoutAge } = query;
   return {
     data: isOurs ? found.data : null,

@@ -34,17 +34,24 @@ const PLOTS = {
   jobs: { title: "Throughput", unit: "jobs that ended", metrics: [["succeeded", "succeeded", "good"], ["failed", "failed", "bad"], ["retried", "retried", "warn"]], show: count, isStacked: true, least: 1 },
   wait: { title: "Wait", unit: "from due time to start", metrics: [["wait_p50", "p50", "cool"], ["wait_p95", "p95", "odd"], ["wait_p99", "p99", "warn"]], ...durations },
   run: { title: "Run time", unit: "of finished runs", metrics: [["run_p50", "p50", "cool"], ["run_p95", "p95", "odd"], ["run_p99", "p99", "warn"]], ...durations },
-  depth: { title: "Depth", unit: "jobs, the most of each step", metrics: [["depth_in_hand", "with workers", "run"], ["depth_ready", "broker", "cool"], ["depth_stored", "store", "warn"]], show: count, isStacked: true, least: 1 },
+  depth: { title: "Depth", unit: "most jobs in a step", metrics: [["depth_in_hand", "with workers", "run"], ["depth_ready", "broker", "cool"], ["depth_stored", "store", "warn"]], show: count, isStacked: true, least: 1 },
+  hand: { title: "Jobs with workers", unit: "most jobs in a step", metrics: [["depth_in_hand", "with workers", "run"]], show: count, isStacked: true, least: 1 },
   rate: { title: "Failures", unit: "share of finished jobs", metrics: [["failure_rate", "failed", "bad"]], show: (value) => `${Math.round(value * 1000) / 10} %` },
 };
 
-/** Show plots, loaded with one request.
- * @param {{which: string[], range?: string, task?: string, queue?: string}} props */
-export function FigurePlots({ which, range = "1h", task = "", queue = "" }) {
+/** Load the figures of plots with one request.
+ * @param {{which: string[], range?: string, task?: string, queue?: string}} of */
+export function useFigures({ which, range = "1h", task = "", queue = "" }) {
   const [, , step] = RANGES[range] ?? RANGES["1h"];
   const metric = which.flatMap((name) => PLOTS[name].metrics.map(([one]) => one)).join();
   // Schedulers update metrics every few seconds, so all dashboards share a response.
-  const loaded = useData("metrics/query", { metric, since: since(range), step, task, queue, max_age: 10 }, ["job"], 15_000);
+  return useData(metric ? "metrics/query" : null, { metric, since: since(range), step, task, queue, max_age: 10 }, ["job"], 15_000);
+}
+
+/** Show plots of loaded figures.
+ * @param {{which: string[], range?: string, loaded: import("./data.js").Loaded}} props */
+export function Plots({ which, range = "1h", loaded }) {
+  const [, , step] = RANGES[range] ?? RANGES["1h"];
   return html`${which.map((name) => html`<section class=${`card plot-${name}`} key=${name}><${Loading} loaded=${loaded}>${(/** @type {any} */ { items, versions }) => {
     const { metrics, ...plot } = PLOTS[name];
     // Jobs are counted per step: the present one has not ended.
@@ -53,3 +60,7 @@ export function FigurePlots({ which, range = "1h", task = "", queue = "" }) {
     return html`<${Plot} ...${plot} unit=${name === "jobs" ? `${plot.unit}, per ${count(step / 60)} min` : plot.unit} lines=${lines} deploys=${versions} />`;
   }}<//></section>`)}`;
 }
+
+/** Show plots, loaded with one request.
+ * @param {{which: string[], range?: string, task?: string, queue?: string}} of */
+export const FigurePlots = (of) => html`<${Plots} ...${of} loaded=${useFigures(of)} />`;

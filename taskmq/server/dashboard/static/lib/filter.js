@@ -1,20 +1,24 @@
 // @ts-check
 /** The filter of a list, in its address. */
 import { html, useEffect, useState } from "./html.js";
-import { change, to } from "./route.js";
+import { change, route, to } from "./route.js";
+
+/** A field that sets a parameter of the address, and returns to the start of the list.
+ * @param {{name: string, label: string, placeholder: string, place?: string}} props place: the parameter with the place in the list */
+export function Search({ name, label, placeholder, place = "cursor" }) {
+  const value = route().query[name] ?? "";
+  const [text, set] = useState(value);
+  useEffect(() => set(value), [value]);
+  const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ [name]: text.trim(), [place]: "" }); };
+  return html`<form role="search" class=${name === "filter" ? "" : "is-short"} onSubmit=${submit}><label class="sr" for=${name}>${label}</label>
+    <input id=${name} data-filter value=${text} placeholder=${placeholder} spellcheck=${false} autoComplete="off" onInput=${(/** @type {any} */ e) => set(e.target.value)} /><button type="submit">Filter</button></form>`;
+}
 
 /** The text of a filter, and its terms, each with a link that removes it.
  * @param {{page: string, filter: string, placeholder: string}} props */
 export function Filter({ page, filter, placeholder }) {
-  const [text, set] = useState(filter);
-  useEffect(() => set(filter), [filter]);
-  const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ filter: text.trim(), cursor: "" }); };
   const terms = filter.match(/(?:[^\s"]|"(?:[^"\\]|\\.)*"?)+/g) ?? [];
-  return html`<div class="bar"><form role="search" onSubmit=${submit}>
-      <label class="sr" for="filter">Filter</label>
-      <input id="filter" data-filter value=${text} placeholder=${placeholder} spellcheck=${false} autoComplete="off" onInput=${(/** @type {any} */ e) => set(e.target.value)} />
-      <button type="submit">Filter</button>
-    </form></div>
+  return html`<div class="bar"><${Search} name="filter" label="Filter" placeholder=${placeholder} /></div>
     ${terms.length > 0 && html`<div class="chips" role="group" aria-label="Terms of the filter">${terms.map((term, at) => html`<a key=${at} class="term" href=${to(page, { filter: terms.filter((_, other) => other !== at).join(" ") })} aria-label=${`Remove ${term}`}>${term} <span aria-hidden="true">×</span></a>`)}</div>`}`;
 }
 

@@ -40,7 +40,7 @@ export function ago(text, now = Date.now()) {
   if (!text) return "–";
   const seconds = (new Date(text).getTime() - now) / 1000;
   if (Math.abs(seconds) < 1) return "now";
-  const words = span(Math.abs(seconds));
+  const words = span(Math.round(Math.abs(seconds))).replace(/ min \d+ s/, " min");
   return seconds > 0 ? `in ${words}` : `${words} ago`;
 }
 
@@ -48,11 +48,12 @@ export function ago(text, now = Date.now()) {
 export function span(seconds) {
   if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return "–";
   if (seconds < 0.001) return "0 ms";
-  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
-  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
-  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 59.5) return `${seconds < 9.95 && seconds % 1 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  if (whole < 86400) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+  return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
 }
 
 /** Return the seconds between two times; undefined if one is missing.

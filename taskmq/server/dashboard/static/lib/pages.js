@@ -50,9 +50,9 @@ export function groups(may) {
 /** @type {Map<string, any>} */
 const views = new Map();
 
-const SINGLE = /** @type {Record<string, string>} */ ({ jobs: "job", runs: "run", workflows: "workflow", failures: "message" });
+const SINGLE = /** @type {Record<string, string>} */ ({ jobs: "job", runs: "run", failures: "message" });
 
-/** Return the module of a page; single jobs, runs, workflows and messages have their own.
+/** Return the module of a page; single jobs, runs and messages have their own.
  * @param {string} name @param {boolean} isSingle */
 export const keyOf = (name, isSingle) => (isSingle && SINGLE[name]) || PAGES.find((one) => one.name === name)?.view || name.replace("-", "_") || "overview";
 

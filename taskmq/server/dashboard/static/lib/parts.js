@@ -202,23 +202,29 @@ function showWhole(event) {
 }
 
 /**
- * A table that scrolls horizontally if needed.
+ * A table that scrolls horizontally if needed; without rows, a word.
  * @param {{label: string, columns: any[], children?: unknown}} props columns: a title, or a title and a class.
  */
-export const Table = ({ label, columns, children }) => html`<div class="scroll" tabIndex="0" role="group" aria-label=${label} onMouseOver=${showWhole}>
+export const Table = ({ label, columns, children }) => Array.isArray(children) && !children.length ? html`<p class="dim">None.</p>` : html`<div class="scroll" tabIndex="0" role="group" aria-label=${label} onMouseOver=${showWhole}>
   <table><thead><tr>${columns.map((column, at) => {
     const [title, kind] = Array.isArray(column) ? column : [column, undefined];
     return html`<th key=${at} scope="col" class=${kind}>${title || html`<span class="sr">Actions</span>`}</th>`;
   })}</tr></thead><tbody>${children}</tbody></table>
 </div>`;
 
+/** Links to the first and the next page of a list; the parameter `name` of the address is the place in it. */
+export function Pager({ next, name = "cursor" }) {
+  const { path, query } = route();
+  return html`<div class="bar">${query[name] && html`<a href=${to(path, { ...query, [name]: "" })}>First page</a>`}${next && html`<a href=${to(path, { ...query, [name]: next })}>Next page</a>`}</div>`;
+}
+
 /** A titled section of a page. */
 export const Section = ({ title, children, actions = null, kind = "" }) =>
   html`<section class=${`card ${kind}`}><div class="section-head"><h2>${title}</h2>${actions}</div>${children}</section>`;
 
-/** A tile with a number, and a note on it. */
-export const Tile = ({ label, value, note = "", href = undefined, kind = "" }) => {
-  const inside = html`<span>${label}</span><span class="figure">${value}</span>${note && html`<span class="dim">${note}</span>`}`;
+/** A tile with a number, its trend, and a note on it. */
+export const Tile = ({ label, value, note = /** @type {any} */ (""), href = undefined, kind = "", trend = null }) => {
+  const inside = html`<span>${label}</span><span class="figure">${value}${trend}</span>${note && html`<span class="dim">${note}</span>`}`;
   return href ? html`<a class=${`tile ${kind}`} href=${href}>${inside}</a>` : html`<div class=${`tile ${kind}`}>${inside}</div>`;
 };
 

@@ -9,7 +9,8 @@ import { positionOf, timeMarks, valueMarks } from "./scale.js";
 /** @typedef {{version: string, first: string}} Deploy A version of the app, and when it was first seen. */
 
 const DASHES = ["", "6 3", "2 3", "10 3 2 3"];
-const HEIGHT = 190;
+// Pixels that the name of a version takes.
+const FLAG_SPACE = 46;
 const EDGE = { left: 52, right: 12, top: 16, bottom: 20 };
 const TIME_SPACE = 80;
 
@@ -52,18 +53,19 @@ function path(line, x, floor) {
 /** @param {{title: string, lines: Line[], data: (number | null)[][], show: (value: number) => string, mark: (value: number) => string, isLog: boolean, isStacked: boolean, least: number, label: string, deploys: Deploy[]}} props */
 function Drawing({ title, lines, data, show, mark, isLog, isStacked, least, label, deploys }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
-  const [width, measure] = useState(0);
+  const [{ width, height }, measure] = useState({ width: 0, height: 0 });
   const [over, point] = useState(-1);
   useLayoutEffect(() => {
-    const sized = new ResizeObserver(([one]) => measure(Math.round(one.contentRect.width)));
     const at = /** @type {HTMLElement} */ (place.current);
-    measure(at.clientWidth);
+    const fit = () => measure({ width: at.clientWidth, height: at.clientHeight });
+    const sized = new ResizeObserver(fit);
+    fit();
     sized.observe(at);
     return () => sized.disconnect();
   }, []);
   const times = /** @type {number[]} */ (data[0]);
   const [first, last] = [times[0], Math.max(times[times.length - 1], times[0] + 1)];
-  const [inner, bottom] = [width - EDGE.left - EDGE.right, HEIGHT - EDGE.bottom];
+  const [inner, bottom] = [width - EDGE.left - EDGE.right, height - EDGE.bottom];
   const left = (/** @type {number} */ time) => EDGE.left + ((time - first) / (last - first)) * inner;
   const chart = useMemo(() => {
     /** @type {(number | null)[][]} */
@@ -81,17 +83,21 @@ function Drawing({ title, lines, data, show, mark, isLog, isStacked, least, labe
       area: isStacked ? path(line, x, times.map((_, time) => heights[at - 1]?.[time] ?? bottom)) : "",
     }));
     return { drawn, values: marks.map((one) => ({ at: top(one), text: mark(one) })) };
-  }, [data, width]);
+  }, [data, width, height]);
   const name = title.replace(/\W/g, "");
   const nearest = (/** @type {number} */ time) => times.reduce((best, one, at) => (Math.abs(one - time) < Math.abs(times[best] - time) ? at : best), 0);
   const onMove = (/** @type {PointerEvent} */ event) => point(nearest(first + ((event.offsetX - EDGE.left) / inner) * (last - first)));
   return html`<div class="chart" ref=${place} role="img" aria-label=${label} data-points=${times.length}>${inner > 0 && html`
-    <svg width=${width} height=${HEIGHT} onPointerMove=${onMove} onPointerLeave=${() => point(-1)}>
+    <svg width=${width} height=${height} onPointerMove=${onMove} onPointerLeave=${() => point(-1)}>
       ${isStacked && html`<defs>${lines.map((one, at) => html`<pattern key=${one.label} id=${`${name}${at}`} class=${`c-${one.color} fill-${one.color}`} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="6" height="6" /><path d="M0 3h6" /></pattern>`)}</defs>`}
       ${chart.values.map((one) => html`<g key=${one.at}><path class="grid" d=${`M${EDGE.left} ${Math.round(one.at) + 0.5}H${width - EDGE.right}`} /><text x=${EDGE.left - 8} y=${one.at + 4} text-anchor="end">${one.text}</text></g>`)}
-      ${timeMarks(first, last, Math.max(1, inner / TIME_SPACE)).map((one) => html`<text key=${one} x=${left(one)} y=${HEIGHT - 4} text-anchor="middle">${timeLabel(one)}</text>`)}
+      ${timeMarks(first, last, Math.max(1, inner / TIME_SPACE)).map((one) => html`<text key=${one} x=${left(one)} y=${height - 4} text-anchor="middle">${timeLabel(one)}</text>`)}
       ${chart.drawn.map((one, at) => html`<g key=${lines[at].label} class=${`c-${lines[at].color}`}>${one.area && html`<path d=${one.area} fill=${`url(#${name}${at})`} />`}${!(isStacked && at) && html`<path class="line" d=${one.line} stroke-dasharray=${DASHES[at % DASHES.length]} />`}</g>`)}
-      ${deploys.map((one) => { const at = left(Date.parse(one.first)).toFixed(1); return html`<g key=${one.version} class="deploy"><title>${`Version ${one.version}, first seen ${instant(one.first)}`}</title><path d=${`M${at} ${EDGE.top}V${bottom}`} /><path class="flag" d=${`M${at} ${EDGE.top}v-10h8v6h-8`} /></g>`; })}
+      ${deploys.map((one, number) => {
+        const [before, at, after] = [number - 1, number, number + 1].map((each) => (deploys[each] ? left(Date.parse(deploys[each].first)) : each < 0 ? 0 : width));
+        const side = at - before > FLAG_SPACE ? "end" : after - at > FLAG_SPACE ? "start" : "";
+        return html`<g key=${one.version} class="deploy"><title>${`Version ${one.version}, first seen ${instant(one.first)}`}</title><path d=${`M${at} ${EDGE.top - 10}V${bottom}`} />${side ? html`<text x=${at + (side === "end" ? -4 : 4)} y=${EDGE.top - 4} text-anchor=${side}>${one.version.slice(0, 8)}</text>` : html`<path class="flag" d=${`M${at} ${EDGE.top}v-10h8v6h-8`} />`}</g>`;
+      })}
       ${over >= 0 && html`<path class="cross" d=${`M${left(times[over])} ${EDGE.top}V${bottom}`} />`}
     </svg>
     ${over >= 0 && html`<div class="tip" style=${left(times[over]) > width / 2 ? { right: `${width - left(times[over]) + 8}px` } : { left: `${left(times[over]) + 8}px` }}><strong>${instant(new Date(times[over]).toISOString())}</strong>

@@ -8,22 +8,23 @@ const EVERY = 15_000;
 
 export const FAILED = "status:failed,expired,upstream_failed";
 export const RUNNING = "status:running";
+export const WAITING = "status:queued,dispatched";
 export const OVERDUE = "status:queued,scheduled,dispatched due:<-1m";
 export const FAILED_DAY = `${FAILED} ended:>-24h`;
 export const SUCCEEDED_DAY = "status:succeeded ended:>-24h";
 export const FAILED_HOUR = `${FAILED} ended:>-1h`;
 
-/** The tiles of the overview: label, filter, colour. */
+/** The tiles of the overview: label, filter, colour, and the figures whose trend they show.
+ * @type {[string, string, string, string[]][]} */
 export const TILES = [
-  ["Running", RUNNING, "good"],
-  ["Waiting", "status:queued,dispatched", ""],
-  ["Overdue", OVERDUE, "warn"],
-  ["Retrying", "status:retrying", "warn"],
-  ["Scheduled or held", "status:scheduled,held,waiting", ""],
-  ["Failed, 24 h", FAILED_DAY, "bad"],
-  ["Succeeded, 24 h", SUCCEEDED_DAY, "good"],
+  ["Running", RUNNING, "good", ["depth_in_hand"]],
+  ["Waiting", WAITING, "", ["depth_stored", "depth_ready"]],
+  ["Retrying", "status:retrying", "warn", ["retried"]],
+  ["Scheduled or held", "status:scheduled,held,waiting", "", []],
+  ["Failed, 24 h", FAILED_DAY, "bad", ["failed"]],
+  ["Succeeded, 24 h", SUCCEEDED_DAY, "good", ["succeeded"]],
 ];
-const ALL = [...TILES.map(([, filter]) => filter), FAILED_HOUR];
+const ALL = [...TILES.map(([, filter]) => filter), OVERDUE, FAILED_HOUR];
 
 /** @typedef {{counts: import("./data.js").Loaded, alerts: import("./data.js").Loaded, groups: import("./data.js").Loaded}} Summary */
 

@@ -4,7 +4,7 @@ import { ApiError, call, may, part } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { between, count, span } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
-import { Confirm, Empty, Facts, Head, notify, Section, Loading, Table, When } from "../lib/parts.js";
+import { Confirm, Empty, Facts, Head, notify, Section, Loading, Table, When, Pager } from "../lib/parts.js";
 import { to } from "../lib/route.js";
 
 const KINDS = /** @type {any} */ ({ __proto__: null, running: ["s-running", "▶"], done: ["s-succeeded", "✓"], aborted: ["s-cancelled", "⊘"] });
@@ -53,7 +53,7 @@ function List({ cursor }) {
           <td><a href=${to(["bulk", one.bulk_id])}>${WORDS[one.action] ?? one.action}<span class="sr"> ${one.filter}</span></a></td><td><${Status} state=${one.state} /></td>
           <td class="wide"><${Progress} of=${one} label=${`Progress of ${one.bulk_id}`} /></td><td><code>${one.filter || "all jobs"}</code></td><td>${one.by}</td><td><${When} at=${one.began} /></td><td>${one.note || "–"}</td></tr>`)}<//>`
       : html`<${Empty} title="No bulk operations yet"><p>Filter <a href=${to("jobs")}>jobs</a>, then choose <em>Select all</em>.</p><//>`}
-      <div class="bar">${cursor && html`<a href=${to("bulk")}>First page</a>`}${next && html`<a href=${to("bulk", { cursor: next })}>Next page</a>`}</div>`}<//>`;
+      <${Pager} next=${next} />`}<//>`;
 }
 
 export default function Bulk({ rest, query }) {

@@ -2,9 +2,10 @@
 /** Failures in all lanes, and their groups by task and error. */
 import { may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
+import { Search } from "../lib/filter.js";
 import { ago, count, instant, plural, span } from "../lib/format.js";
-import { html, useEffect, useState } from "../lib/html.js";
-import { Action, Confirm, Empty, Field, Head, Id, notify, Loading, Section, Table, When } from "../lib/parts.js";
+import { html, useState } from "../lib/html.js";
+import { Action, Confirm, Empty, Field, Head, Id, notify, Loading, Section, Table, When, Pager } from "../lib/parts.js";
 import { change, route, to } from "../lib/route.js";
 
 const LANES = { "": "All lanes", store: "Store", broker: "Broker", workflow: "Workflows" };
@@ -93,7 +94,7 @@ function Actions({ group, reload }) {
 
 /** A table of groups. @param {{groups: any[], linked: Record<string, string>, reload: () => void, isMarked?: boolean}} props */
 const Groups = ({ groups, linked, reload, isMarked = false }) => html`<${Table} label="Failures by error" columns=${["Error", "Task", ["Tenant", "p3"], ["Example", "p3"], ["Trend", "p2"], ["Failures", "number"], ["Before", "number p4"], ["Last", "number p2"], ...(isMarked ? [["Why", "p3"]] : []), ""]}>${groups.map((one) => html`<tr key=${one.id} data-row>
-  <td><a title=${one.error} href=${to("failures", { ...linked, task: one.task, ...(/[A-Z.]/.test(one.error) ? { error: one.error } : {}) })}>${withoutModule(one.error)}</a>${tagOf(one) && html` <span class="badge">${tagOf(one)}</span>`}${one.first_version && html` <span class="dim">since ${one.first_version}</span>`}</td><td title=${one.task}>${one.task}</td><td class="p3">${one.tenant}</td><td class="wide p3" title=${one.message}><span class="dim">${one.message}</span></td>
+  <td><a title=${one.error} href=${to("failures", { ...linked, task: one.task, ...(/[A-Z.]/.test(one.error) ? { error: one.error } : {}) })}>${withoutModule(one.error)}</a>${tagOf(one) && html` <span class="badge">${tagOf(one)}</span>`}${one.first_version && html` <span class="dim">since ${one.first_version}</span>`}</td><td title=${one.task}>${one.task}</td><td class="p3">${one.tenant || "–"}</td><td class="wide p3" title=${one.message}><span class="dim">${one.message}</span></td>
   <td class="p2"><${Bars} of=${one.trend} label=${`${plural(one.failures, "failure")}, the first ${one.first ? ago(one.first) : "unknown"}`} /></td><td class="number">${count(one.failures)}</td><td class="number p4">${count(one.before)}</td><td class="number p2"><${When} at=${one.last} /></td>
   ${isMarked && html`<td class="wide p3" title=${one.note}>${[one.state === "muted" && one.until && `until ${instant(one.until)}`, one.marked_by, one.note].filter(Boolean).join(", ")}</td>`}<td><${Actions} group=${one} reload=${reload} /></td></tr>`)}<//>`;
 
@@ -126,13 +127,10 @@ export default function Failures({ query }) {
 
 function List({ query }) {
   const { task = "", queue = "", error = "", lane = "", time = "24h", cursor = "" } = query;
-  const [name, setName] = useState(task);
-  useEffect(() => setName(task), [task]);
-  const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ task: name.trim(), cursor: "" }); };
   const asked = { task, queue, error, lane, since: since(time) };
   const loaded = useData("failures", { ...asked, cursor, limit: 50, max_age: 5 });
   return html`<${Head} of=${loaded} title="Failures" sub="Stored jobs, sent jobs and workflows" />
-    <div class="bar"><form role="search" onSubmit=${submit}><label class="sr" for="task">Task</label><input id="task" data-filter value=${name} placeholder="task name" autoComplete="off" onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><button type="submit">Show</button></form>
+    <div class="bar"><${Search} name="task" label="Task" placeholder="task name" />
       <${Choice} label="Lane" name="lane" of=${LANES} value=${lane} /><${Choice} label="Last" name="time" of=${SPANS} value=${time} />
       ${(task || queue || error) && html`<a href=${to("failures", { lane, time })}>Clear filters</a>`}</div>
     ${!cursor && !queue && !lane && html`<${Open} asked=${asked} linked=${{ time }} />`}
@@ -142,8 +140,8 @@ function List({ query }) {
           <td><${When} at=${one.at} /></td><td><a href=${address(one)}><${Id} id=${one.job_id} /></a> <span class="dim">${one.lane === "workflow" ? "workflow" : one.event}</span></td>
           <td>${one.task ? html`<a href=${to("failures", { task: one.task, error, lane, time })}>${one.task}</a>` : one.name}</td>
           <td class="wide">${one.error ? html`<a href=${to("failures", { task, error: one.error, lane, time })}>${withoutModule(one.summary)}</a>` : one.summary || one.reason}</td>
-          <td>${one.tenant}</td><td>${one.queue && html`<a href=${to("failures", { task, error, queue: one.queue, lane, time })}>${one.queue}</a>`}</td><td class="number">${one.attempt || ""}</td><td class="number">${span(one.seconds)}</td>
+          <td>${one.tenant || "–"}</td><td>${one.queue && html`<a href=${to("failures", { task, error, queue: one.queue, lane, time })}>${one.queue}</a>`}</td><td class="number">${one.attempt || ""}</td><td class="number">${span(one.seconds)}</td>
           <td><div class="actions"><${Remedy} one=${one} reload=${loaded.reload} /></div></td></tr>`)}<//>`
         : html`<${Empty} title="No failures"><p>No ${task || queue || error || lane ? "matching " : ""}failures${HOURS[time] ? ` in the last ${SPANS[/** @type {keyof typeof SPANS} */ (time)]}` : ""}.</p><//>`}
-      <div class="bar">${cursor && html`<a href=${to("failures", { task, queue, error, lane, time })}>First page</a>`}${next && html`<a href=${to("failures", { task, queue, error, lane, time, cursor: next })}>Next page</a>`}</div>`}<//>`;
+      <${Pager} next=${next} />`}<//>`;
 }

@@ -7,7 +7,7 @@ import { Chips, Filter, withoutLast } from "../lib/filter.js";
 import { between, count, failure, span, waited } from "../lib/format.js";
 import { Histogram } from "../lib/histogram.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
-import { Empty, Head, TaskProgress, Id, Loading, State, Table, When } from "../lib/parts.js";
+import { Empty, Head, TaskProgress, Id, Loading, State, Table, When, Pager } from "../lib/parts.js";
 import { blocking } from "../lib/reasons.js";
 import { change, to } from "../lib/route.js";
 
@@ -96,14 +96,13 @@ export default function Jobs({ query }) {
         <button type="button" onClick=${() => showBulk({ filter, what: "" })}>Select all${total.data ? ` ${count(total.data.count)}${total.data.is_exact ? "" : "+"}` : ""} …</button>`}
     <//>
     <${Filter} page="jobs" filter=${filter} placeholder="status:failed task:billing.* created:>-24h" />
-    <${Chips} page="jobs" filter=${filter} of=${CHIPS} /><${Lanes} filter=${filter} />
+    <div class="bar"><${Chips} page="jobs" filter=${filter} of=${CHIPS} /><span class="grow"></span><${Lanes} filter=${filter} /></div>
     ${(VIA.exec(filter)?.[1] ?? "store") === "store" && html`<${Histogram} filter=${filter} />`}
     <${Loading} loaded=${loaded}>${(/** @type {any} */ page) => html`
       ${page.items.length
         ? html`<${Table} label="Jobs" columns=${columns}>${page.items.map((/** @type {any} */ job) => html`<${Row} key=${job.id} job=${job} chosen=${chosen} choose=${choose} canBulk=${canBulk} hasTenant=${hasTenant} />`)}<//>`
         : html`<${Nothing} filter=${filter} />`}
       ${page.is_bounded && html`<p class="dim">The search stopped before it examined all jobs; the next page continues from there.</p>`}
-      <div class="bar">${cursor && html`<a href=${to("jobs", { filter, selected })}>First page</a>`}
-        ${page.next && html`<a href=${to("jobs", { filter, selected, cursor: page.next })}>Next page</a>`}</div>`}<//>
+      <${Pager} next=${page.next} />`}<//>
     ${bulk && html`<${Bulk} ...${bulk} close=${() => showBulk(null)} reload=${reload} />`}`;
 }

@@ -1,23 +1,20 @@
 // @ts-check
 /** Search in the logs of job runs. */
 import { useData } from "../lib/data.js";
-import { html, useEffect, useState } from "../lib/html.js";
+import { Search } from "../lib/filter.js";
+import { html } from "../lib/html.js";
 import { LEVELS, Lines } from "../lib/log.js";
-import { Code, Empty, Head, Loading } from "../lib/parts.js";
-import { change, to } from "../lib/route.js";
+import { Code, Empty, Head, Loading, Pager } from "../lib/parts.js";
+import { to } from "../lib/route.js";
 
 export default function Logs({ query }) {
   const { text = "", level = "info", task = "", cursor = "" } = query;
-  const [said, say] = useState(text);
-  useEffect(() => say(text), [text]);
-  const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ text: said, cursor: "" }); };
   const loaded = useData("logs", { text, level, task, cursor, limit: 100 });
   return html`<${Head} of=${loaded} title="Logs" sub=${task && `Task ${task}`}>${task && html`<a href=${to("logs", { text, level })}>All tasks</a>`}<//>
-    <div class="bar"><form role="search" onSubmit=${submit}><label class="sr" for="text">Text</label>
-      <input id="text" data-filter value=${said} placeholder="text in the line" maxLength="500" autoComplete="off" onInput=${(/** @type {any} */ e) => say(e.target.value)} /><button type="submit">Search</button></form></div>
+    <div class="bar"><${Search} name="text" label="Text" placeholder="text in the line" /></div>
     <div class="chips" role="group" aria-label="Minimum level">${LEVELS.map((name) => html`<a key=${name} href=${to("logs", { text, task, level: name })} aria-current=${name === level ? "true" : undefined}>${name}</a>`)}</div>
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next, is_bounded: isBounded }) => html`
       ${items.length ? html`<${Lines} lines=${items} hasJob />` : html`<${Empty} title="No matching lines"><p>Workers of stored jobs can capture logs, which are kept until their retention expires:</p><${Code} label="Command" text="taskmq worker --help" /><//>`}
       ${isBounded && html`<p class="dim">The search stopped before it examined all lines; the next page continues from there.</p>`}
-      <div class="bar">${cursor && html`<a href=${to("logs", { text, level, task })}>First page</a>`}${next && html`<a href=${to("logs", { text, level, task, cursor: next })}>Next page</a>`}</div>`}<//>`;
+      <${Pager} next=${next} />`}<//>`;
 }

@@ -2,10 +2,11 @@
 /** Metrics over time and by task. */
 import { useData } from "../lib/data.js";
 import { FigurePlots, Ranges, since } from "../lib/figures.js";
+import { Search } from "../lib/filter.js";
 import { count, quote, span } from "../lib/format.js";
-import { html, useEffect, useState } from "../lib/html.js";
+import { html } from "../lib/html.js";
 import { Empty, Head, Section, Loading, Table } from "../lib/parts.js";
-import { change, to } from "../lib/route.js";
+import { to } from "../lib/route.js";
 
 function Totals({ range, task, queue }) {
   return html`<${Loading} loaded=${useData("rollups", { since: since(range), task, queue })}>${(/** @type {any} */ { items }) => items.length
@@ -17,21 +18,11 @@ function Totals({ range, task, queue }) {
     : html`<${Empty} title="No data in this period"><p>Metrics are recorded while a scheduler runs.</p><//>`}<//>`;
 }
 
-function Choice({ task, queue }) {
-  const [name, setName] = useState(task);
-  useEffect(() => setName(task), [task]);
-  const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ task: name.trim() }); };
-  return html`<form role="search" onSubmit=${submit}><label class="sr" for="task">Task</label>
-    <input id="task" data-filter value=${name} placeholder="all tasks" autoComplete="off" onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><button type="submit">Show</button>
-    ${(task || queue) && html`<a href=${to("metrics")}>Clear</a>`}</form>`;
-}
-
 export default function Metrics({ query }) {
   const { range = "1h", task = "", queue = "" } = query;
   const of = { range, task, queue };
   return html`<${Head} of=${{ path: "rollups", query: { since: since(range), task, queue } }} title="Metrics" sub=${[task && `task ${task}`, queue && `queue ${queue}`].filter(Boolean).join(", ")} />
-    <div class="bar"><${Choice} task=${task} queue=${queue} /></div>
-    <${Ranges} chosen=${range} />
+    <div class="bar"><${Search} name="task" label="Task" placeholder="all tasks" />${(task || queue) && html`<a href=${to("metrics")}>Clear</a>`}<${Ranges} chosen=${range} /></div>
     <div class="two"><${FigurePlots} which=${["jobs", "rate", "wait", "run"]} ...${of} /></div>
     <${Section} title="By task and queue"><${Totals} ...${of} /><//>`;
 }

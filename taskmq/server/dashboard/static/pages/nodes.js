@@ -4,7 +4,7 @@ import { call, may, part, send } from "../lib/api.js";
 import { amount, amounts } from "../lib/format.js";
 import { useData } from "../lib/data.js";
 import { html, useState } from "../lib/html.js";
-import { Action, Code, Confirm, Empty, Facts, Head, notify, Section, Loading, Table, When } from "../lib/parts.js";
+import { Action, Code, Confirm, Empty, Facts, Head, notify, Section, Loading, Table, When, Pager } from "../lib/parts.js";
 import { go, to } from "../lib/route.js";
 
 const KINDS = /** @type {any} */ ({ __proto__: null, available: ["s-succeeded", "✓"], busy: ["s-running", "▶"], draining: ["s-held", "‖"], lost: ["s-failed", "✗"] });
@@ -45,7 +45,7 @@ function Allocations({ name, cursor }) {
         <td>${one.task ? html`<a href=${to(["jobs", one.job_id])}>${one.task}</a>` : one.job_id || "–"}</td><td>${one.tenant || "–"}</td><td>${amounts(one.amounts)}</td>
         <td><${When} at=${one.start_time} /></td><td>${one.expires_at ? html`<${When} at=${one.expires_at} />` : one.task ? "with the job" : "when released"}</td>
         <td>${mayRelease && !one.task && html`<${Action} act=${() => release(one.allocation_id)}>Release<//>`}</td></tr>`)}<//>` : html`<p class="dim">No ${cursor ? "more " : ""}allocations.</p>`}
-    <div class="bar">${cursor && html`<a href=${to(["nodes", name])}>First page</a>`}${next && html`<a href=${to(["nodes", name], { cursor: next })}>Next page</a>`}</div>`}<//><//>`;
+    <${Pager} next=${next} />`}<//><//>`;
 }
 
 function Node({ name, cursor }) {

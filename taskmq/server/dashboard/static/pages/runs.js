@@ -5,7 +5,7 @@ import { useData } from "../lib/data.js";
 import { Chips, Filter, withoutLast } from "../lib/filter.js";
 import { between, span } from "../lib/format.js";
 import { html } from "../lib/html.js";
-import { Code, Empty, Head, Id, Loading, Segments, State, Table, When } from "../lib/parts.js";
+import { Code, Empty, Head, Id, Loading, Segments, State, Table, When, Pager } from "../lib/parts.js";
 import { to } from "../lib/route.js";
 
 const CHIPS = [["all", ""], ["running", "running"], ["queued", "queued"], ["held", "held"], ["succeeded", "succeeded"], ["failed", "failed"], ["cancelled", "cancelled"]];
@@ -33,5 +33,5 @@ export default function Runs({ query }) {
         : filter || cursor ? html`<${Empty} title="No matching runs"><p><a href=${to("runs", { filter: withoutLast(filter) })}>Remove the last term</a> · <a href=${to("runs")}>All runs</a></p><//>`
         : html`<${Empty} title="No runs"><p>A run executes the steps of a workflow, each after its predecessors:</p><${Code} label="Example" text=${EXAMPLE} /><//>`}
       ${page.is_bounded && html`<p class="dim">The search stopped before the page was full; the next page continues from there.</p>`}
-      <div class="bar">${cursor && html`<a href=${to("runs", { filter })}>First page</a>`}${page.next && html`<a href=${to("runs", { filter, cursor: page.next })}>Next page</a>`}</div>`}<//>`;
+      <${Pager} next=${page.next} />`}<//>`;
 }

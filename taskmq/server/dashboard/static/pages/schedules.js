@@ -3,11 +3,12 @@
 import { call, may, part, send } from "../lib/api.js";
 import { useData, useNow } from "../lib/data.js";
 import { useMoreFields } from "../lib/fields.js";
+import { Search } from "../lib/filter.js";
 import { ago, count, instant, validZone, offset } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { Icon } from "../lib/icons.js";
-import { Action, Code, Confirm, Empty, Facts, Failure, Field, Head, notify, Section, Loading, Table, When } from "../lib/parts.js";
-import { change, go, to } from "../lib/route.js";
+import { Action, Code, Confirm, Empty, Facts, Failure, Field, Head, notify, Section, Loading, Table, When, Pager } from "../lib/parts.js";
+import { go, to } from "../lib/route.js";
 
 function Actions({ schedule, reload, single = false }) {
   const [open, show] = useState("");
@@ -170,26 +171,18 @@ function Schedule({ name }) {
     </div></div>`}<//>`;
 }
 
-function Prefix({ prefix }) {
-  const [text, set] = useState(prefix);
-  useEffect(() => set(prefix), [prefix]);
-  const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ prefix: text.trim(), cursor: "" }); };
-  return html`<div class="bar"><form role="search" aria-label="Filter by name" onSubmit=${submit}><label class="sr" for="prefix">Name prefix</label>
-    <input id="prefix" data-filter value=${text} placeholder="name prefix" spellcheck=${false} autoComplete="off" onInput=${(/** @type {any} */ e) => set(e.target.value)} /><button type="submit">Filter</button></form></div>`;
-}
-
 function List({ query }) {
   const { prefix = "", cursor = "" } = query;
   const loaded = useData("schedules", { prefix, limit: 50, ...(cursor ? { cursor } : {}) });
   const [open, show] = useState(false);
   return html`<${Head} of=${loaded} title="Schedules">${may("schedules.change") && html`<button type="button" onClick=${() => show(true)}>Add a schedule</button>`}<//>
-    ${open && html`<${Put} close=${() => show(false)} />`}<${Prefix} prefix=${prefix} /><${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => items.length
+    ${open && html`<${Put} close=${() => show(false)} />`}<div class="bar"><${Search} name="prefix" label="Name prefix" placeholder="name prefix" /></div><${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => items.length
     ? html`<${Table} label="Schedules" columns=${["Schedule", "When", "Starts", "Next", ["Missed occurrences", "p4"], ["Defined", "p3"], ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
         <td><a href=${to(["schedules", one.name])}>${one.name}</a></td><td>${one.rule}</td><td>${one.starts}</td>
         <td>${one.paused ? html`<span class="state s-held"><${Icon} name="held" /><span class="word">paused</span></span> ${one.note}` : html`<${When} at=${one.next} />`}</td>
         <td class="p4">${POLICIES.catchup?.[one.catchup] ?? one.catchup}</td><td class="p3">${one.is_dynamic ? "at run time" : "in code"}</td>
         <td><div class="actions"><${Actions} schedule=${one} reload=${loaded.reload} /></div></td></tr>`)}<//>
-      <div class="bar">${cursor && html`<a href=${to("schedules", { prefix })}>First page</a>`}${next && html`<a href=${to("schedules", { prefix, cursor: next })}>Next page</a>`}</div>`
+      <${Pager} next=${next} />`
     : prefix || cursor ? html`<${Empty} title="No matching schedules"><p><a href=${to("schedules")}>All schedules</a></p><//>`
     : html`<${Empty} title="No schedules"><p>Define one in code, above its task:</p><${Code} label="Examples" text=${'@app.every("5m")\n@app.cron("30 2 * * *", tz="Europe/Paris")\n@app.cron("0 9 * * 1-5")'} /><//>`}<//>`;
 }

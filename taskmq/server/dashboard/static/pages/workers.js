@@ -1,43 +1,113 @@
 // @ts-check
-/** Worker processes and their running jobs. */
+/** Worker processes by host node, queue or version, with their slots and running jobs. */
+import { may, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
+import { FigurePlots } from "../lib/figures.js";
 import { count, plural, size, span } from "../lib/format.js";
-import { html } from "../lib/html.js";
+import { Fragment, html, useState } from "../lib/html.js";
 import { JobLink } from "../lib/job_link.js";
 import { Icon } from "../lib/icons.js";
-import { Code, Empty, Head, Section, Loading, Table, When } from "../lib/parts.js";
+import { LEVELS } from "../lib/log.js";
+import { Action, Code, Confirm, Dialog, Empty, Facts, Field, Head, notify, Section, Loading, Table, When } from "../lib/parts.js";
+import { to } from "../lib/route.js";
 
 const MOST_SLOTS = 64;
+const LONG = 120;
 
-const Slots = ({ worker }) => html`<div class="slots" role="img" aria-label=${`${worker.running} of ${worker.slots} slots are busy`}>
-  ${Array.from({ length: Math.min(worker.slots, MOST_SLOTS) }, (_, at) => html`<i key=${at} class=${at < worker.running ? "is-busy" : ""}></i>`)}</div>`;
+/** @type {Record<string, (worker: any) => string[]>} */
+const GROUPS = {
+  node: (worker) => [worker.node ?? worker.host],
+  queue: (worker) => worker.queues,
+  version: (worker) => [worker.app_version || `taskmq ${worker.version}`],
+};
 
-const Status = ({ of }) => html`<span class=${`state s-${of === "running" ? "succeeded" : "held"}`}><${Icon} name=${of === "running" ? "succeeded" : "held"} /><span class="word">${of}</span></span>`;
+function Slots({ worker }) {
+  const long = worker.jobs.filter((/** @type {any} */ one) => one.seconds > LONG).length;
+  const words = `${worker.running} of ${worker.slots} slots are busy${long ? `, ${long} for over 2 min` : ""}`;
+  return html`<div class="slots" role="img" aria-label=${words}>${Array.from({ length: Math.min(worker.slots, MOST_SLOTS) }, (_, at) => { const job = worker.jobs[at]; return html`<i key=${at} class=${at < worker.running ? `is-busy ${job?.seconds > LONG ? "is-long" : ""}` : ""} title=${job && `${job.task}, ${span(job.seconds)}`}></i>`; })}</div>`;
+}
 
-const One = ({ worker }) => html`<tr data-row><td>${worker.name}</td><td><${Status} of=${worker.state} />${worker.paused.length > 0 && html` <span class="dim">paused: ${worker.paused.join(", ")}</span>`}</td>
+const Status = ({ worker: { state, paused } }) => html`<span class=${`state s-${state === "running" ? "succeeded" : "held"}`}><${Icon} name=${state === "running" ? "succeeded" : "held"} /><span class="word">${state}</span></span>${paused.length > 0 && html` <span class="dim">paused: ${paused.join(", ")}</span>`}`;
+
+const cpu = (/** @type {any} */ { cpu: cores }) => `${Math.round(100 * cores)} %`;
+const sum = (/** @type {any[]} */ workers, /** @type {string} */ name) => workers.reduce((total, one) => total + one[name], 0);
+const busy = (/** @type {any[]} */ workers) => `${count(sum(workers, "running"))} of ${plural(sum(workers, "slots"), "slot")} busy`;
+
+/** Send a command to one worker and return its answer; throws if it does not answer, or refuses.
+ * @param {string} name @param {Record<string, unknown>} body */
+async function control(name, body) {
+  const { items: [found] } = await send("workers/control", { workers: [name], ...body });
+  if (found?.verdict !== "done") throw new Error(found?.detail || `${name} did not answer.`);
+  return found;
+}
+
+function Drain({ name, reload }) {
+  const [open, show] = useState(false);
+  const drain = async () => { await control(name, { command: "drain" }); notify(`${name} is draining.`); reload(); };
+  return may("workers.control") && html`<button type="button" class="danger" onClick=${() => show(true)}>Drain</button>
+    ${open && html`<${Confirm} title=${`Drain ${name}`} verb="Drain" close=${() => show(false)} act=${drain}><p>It accepts no new jobs, finishes the running ones, and exits. It is not replaced. Jobs that run longer than its grace go back to their queue.</p><//>`}`;
+}
+
+function Actions({ worker: { name, slots }, reload }) {
+  const [open, show] = useState("");
+  const [value, set] = useState("");
+  const [stacks, setStacks] = useState("");
+  if (!may("workers.control")) return null;
+  const change = async () => { const { detail } = await control(name, open === "slots" ? { command: "concurrency", number: Number(value) } : { command: "log_level", level: value }); notify(`${name}: ${open} ${detail}`); reload(); };
+  const field = { value, onInput: (/** @type {any} */ e) => set(e.target.value) };
+  return html`<${Action} act=${async () => setStacks((await control(name, { command: "stacks" })).text)}>Stacks<//><button type="button" onClick=${() => { set(slots); show("slots"); }}>Change slots</button><button type="button" onClick=${() => { set("debug"); show("log level"); }}>Change log level</button><${Drain} name=${name} reload=${reload} />
+    ${open && html`<${Confirm} title=${`Change the ${open} of ${name}`} verb=${`Change ${open}`} close=${() => show("")} act=${change}><${Field} label=${`New ${open}`} hint="Until the process ends.">${open === "slots" ? html`<input type="number" min="1" required ...${field} />` : html`<select ...${field}>${LEVELS.map((one) => html`<option key=${one}>${one}</option>`)}</select>`}<//><//>`}
+    ${stacks && html`<${Dialog} title=${`Stacks of ${name}`} close=${() => setStacks("")}><${Code} label="Stacks" text=${stacks} /><//>`}`;
+}
+
+/** The jobs that run on workers, the longest first. */
+function Jobs({ of, kind = "" }) {
+  const jobs = of.flatMap((/** @type {any} */ worker) => worker.jobs.map((/** @type {any} */ job) => ({ ...job, worker: worker.name }))).sort((/** @type {any} */ a, /** @type {any} */ b) => b.seconds - a.seconds);
+  return html`<${Section} title="Running jobs" kind=${kind}>${jobs.length ? html`<${Table} label="Running jobs" columns=${["Job", "Task", "Queue", "Worker", ["Run time", "number"]]}>${jobs.map((/** @type {any} */ job) => html`<tr key=${job.job_id} data-row>
+    <td><${JobLink} name=${job.job_id} queue=${job.queue} /></td><td>${job.task}</td><td>${job.queue}</td><td>${job.worker}</td><td class="number">${span(job.seconds)}</td></tr>`)}<//>` : html`<p class="dim">No running jobs.</p>`}<//>`;
+}
+
+function One({ name }) {
+  const loaded = useData("workers", { max_age: 3 }, ["worker"]);
+  return html`<${Loading} loaded=${loaded} title=${name}>${(/** @type {any} */ { items }) => {
+    const worker = items.find((/** @type {any} */ one) => one.name === name);
+    return worker ? html`<${Head} of=${loaded} title=${name} sub=${html`<${Status} worker=${worker} /><span>${busy([worker])}</span>`}><${Actions} worker=${worker} reload=${loaded.reload} /><//>
+      <${Section} title="Slots"><${Slots} worker=${worker} /><//>
+      <${Jobs} of=${[worker]} />
+      <${Section} title="Details"><${Facts} of=${[["Queues", worker.queues.join(", ")], ["Backlog", count(worker.backlog)], ["Ended", count(worker.ended)], ["Unsettled", count(worker.unsettled)], ["CPU", cpu(worker)], ["Memory", size(worker.memory)], ["Open files", count(worker.descriptors)], ["Loop lag", span(worker.loop_lag)], ["Node", worker.node], ["Host", worker.host], ["Process", worker.pid], ["App", worker.app], ["App version", worker.app_version], ["taskmq", worker.version], ["Started", html`<${When} at=${worker.started} exact />`]]} /><//>`
+      : html`<${Head} title=${name} /><${Empty} title="Worker not found"><p>It has ended, or its event loop is blocked. <a href=${to("workers")}>All workers</a></p><//>`;
+  }}<//>`;
+}
+
+const COLUMNS = ["Worker", "State", ["Slots", "p2"], ["Busy", "number"], ["Backlog", "number p2"], ["Unsettled", "number p4"], ["Queues", "p3"], ["CPU", "number p3"], ["Memory", "number p3"], ["App version", "p3"], ["Started", "number p2"], ""];
+
+const Row = ({ worker, reload }) => html`<tr data-row><td><a href=${to(["workers", worker.name])}>${worker.name}</a></td><td><${Status} worker=${worker} /></td>
   <td class="p2"><${Slots} worker=${worker} /></td><td class="number">${worker.running} of ${worker.slots}</td><td class="number p2">${count(worker.backlog)}</td><td class="number p4">${count(worker.unsettled)}</td>
-  <td class="p3">${worker.queues.join(", ")}</td><td class="p4">${worker.host}, ${worker.pid}</td><td class="number p3">${size(worker.memory)}</td><td class="p3">${worker.app_version || "–"}</td><td class="p4">${worker.version}</td><td class="number p2"><${When} at=${worker.started} /></td></tr>`;
-
-const COLUMNS = ["Worker", "State", ["Slots", "p2"], ["Busy", "number"], ["Backlog", "number p2"], ["Unsettled", "number p4"], ["Queues", "p3"], ["Host, process", "p4"], ["Memory", "number p3"], ["App version", "p3"], ["taskmq", "p4"], ["Started", "number p2"]];
+  <td class="p3">${worker.queues.join(", ")}</td><td class="number p3">${cpu(worker)}</td><td class="number p3">${size(worker.memory)}</td><td class="p3">${worker.app_version || "–"}</td><td class="number p2"><${When} at=${worker.started} /></td>
+  <td><div class="actions"><${Drain} name=${worker.name} reload=${reload} /></div></td></tr>`;
 
 /** Summarize the workers.
  * @param {any[]} workers */
 function summary(workers) {
-  const sum = (/** @type {string} */ name) => workers.reduce((total, one) => total + one[name], 0);
   const versions = new Set(workers.map((one) => `${one.app_version} ${one.version}`)).size;
-  return [plural(workers.length, "worker"), `${count(sum("running"))} of ${plural(sum("slots"), "slot")} busy`, ...(versions > 1 ? [`${versions} versions`] : [])].map((one) => html`<span key=${one}>${one}</span>`);
+  return [plural(workers.length, "worker"), busy(workers), ...(versions > 1 ? [`${versions} versions`] : [])].map((one) => html`<span key=${one}>${one}</span>`);
 }
 
-export default function Workers() {
+function List({ by }) {
   const loaded = useData("workers", { max_age: 3 }, ["worker"]);
   return html`<${Head} of=${loaded} title="Workers" sub=${loaded.data && summary(loaded.data.items)} />
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => {
-      const jobs = items.flatMap((/** @type {any} */ worker) => worker.jobs.map((/** @type {any} */ job) => ({ ...job, worker: worker.name }))).sort((/** @type {any} */ a, /** @type {any} */ b) => b.seconds - a.seconds);
+      const names = [...new Set(/** @type {string[]} */ (items.flatMap(GROUPS[by])))].sort();
       return items.length
-        ? html`<${Table} label="Workers" columns=${COLUMNS}>${items.map((/** @type {any} */ worker) => html`<${One} key=${worker.name} worker=${worker} />`)}<//>
-          <${Section} title="Running jobs">${jobs.length ? html`<${Table} label="Running jobs" columns=${["Job", "Task", "Queue", "Worker", ["Run time", "number"]]}>${jobs.map((/** @type {any} */ job) => html`<tr key=${job.job_id} data-row>
-            <td><${JobLink} name=${job.job_id} queue=${job.queue} /></td><td>${job.task}</td><td>${job.queue}</td><td>${job.worker}</td><td class="number">${span(job.seconds)}</td></tr>`)}<//>` : html`<p class="dim">No running jobs.</p>`}<//>`
+        ? html`<div class="chips" role="group" aria-label="Groups">${Object.keys(GROUPS).map((one) => html`<a key=${one} href=${to("workers", { by: one })} aria-current=${one === by ? "true" : undefined}>By ${one}</a>`)}</div>
+          <${Table} label="Workers" columns=${COLUMNS}>${names.map((name) => { const own = items.filter((/** @type {any} */ one) => GROUPS[by](one).includes(name)); return html`<${Fragment} key=${name}><tr class="group"><td colspan=${COLUMNS.length}><strong>${name}</strong> <span class="dim">${plural(own.length, "worker")}, ${busy(own)}, ${cpu({ cpu: sum(own, "cpu") })} CPU</span></td></tr>
+            ${own.map((/** @type {any} */ worker) => html`<${Row} key=${worker.name} worker=${worker} reload=${loaded.reload} />`)}<//>`; })}<//>
+          <div class="six"><${Jobs} of=${items} kind="is-wide" />${may("metrics.read") && html`<${FigurePlots} which=${["hand"]} range="24h" />`}</div>`
         : html`<${Empty} title="No workers"><${Code} label="Command" text="taskmq worker MODULE:APP" />
           <p>A running worker is missing here if it uses another broker or vhost, lacks access to the control exchange, or its event loop is blocked. <code>taskmq doctor</code> finds the cause.</p><//>`;
     }}<//>`;
+}
+
+export default function Workers({ rest, query }) {
+  return rest.length ? html`<${One} name=${rest[0]} />` : html`<${List} by=${Object.hasOwn(GROUPS, query.by ?? "") ? query.by : "node"} />`;
 }
