@@ -94,8 +94,7 @@ _WALKED: Final = {
     "FIND_KEYS": store._FIND_KEYS,  # pyright: ignore[reportPrivateUsage]
 }
 _DAY: Final = re.compile(r"(job_history|event|attempt)_\d+")
-_ROUNDS: Final = 40
-_AT_A_TIME: Final = 10
+_CHANGED: Final = 400
 _UPDATES: Final = "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where relid = 'taskmq.job'::regclass"
 # Queries for the front of each lane, and for the first run with a row, read an index in order.
 _BY_ORDER: Final = {("LANES", "ready"), ("RUN_PENDING", "run_inbox")}
@@ -211,11 +210,12 @@ async def test_an_advance_of_a_run_does_not_wait_for_the_disk(job_store_url: str
     await store.aclose()
 
 
-async def test_changes_of_a_live_job_are_made_in_place_and_touch_no_index(job_store_url: str) -> None:
+@pytest.mark.parametrize("at_a_time", [10, 200])
+async def test_changes_of_a_live_job_are_made_in_place_and_touch_no_index(job_store_url: str, at_a_time: int) -> None:
     store = PostgresJobStore(job_store_url)
     driver = JobDriver(store)
-    for _ in range(_ROUNDS):
-        await driver.submit_many(_AT_A_TIME)
+    for _ in range(_CHANGED // at_a_time):
+        await driver.submit_many(at_a_time)
         jobs = (await driver.dispatch()).jobs
         await store.dispatching.apply([report(job, "started", worker="w") for job in jobs])
         await store.dispatching.apply([report(job, "succeeded", worker="w", result=b"7") for job in jobs])
@@ -224,7 +224,7 @@ async def test_changes_of_a_live_job_are_made_in_place_and_touch_no_index(job_st
     connection: Any = await asyncpg.connect(job_store_url)
 
     async def all_are_counted() -> bool:
-        return bool((await connection.fetchrow(_UPDATES))[0] >= 2 * _ROUNDS * _AT_A_TIME)
+        return bool((await connection.fetchrow(_UPDATES))[0] >= 2 * _CHANGED)
 
     await until(all_are_counted)
     changed, in_place = await connection.fetchrow(_UPDATES)

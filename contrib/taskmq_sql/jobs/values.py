@@ -1,7 +1,9 @@
 """Conversions of values to the form that the tables hold."""
 
 import hashlib
+import os
 import re
+import struct
 from collections.abc import Iterable
 from typing import Final
 
@@ -49,6 +51,11 @@ def escape_error(error: ErrorRecord) -> ErrorRecord:
 def reason(text: str) -> ErrorRecord:
     """Describe an end that is not the task's failure."""
     return ErrorRecord(type_name="", message=storable(text), traceback="")
+
+
+def chances(count: int) -> list[int]:
+    """Return the random bits of the tokens of so many dispatches, 32 each."""
+    return list(struct.unpack(f"{count}I", os.urandom(4 * count)))
 
 
 def encode_detail(detail: JobDetail) -> str:

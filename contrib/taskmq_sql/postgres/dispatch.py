@@ -28,7 +28,7 @@ from taskmq.model.units import DAY_MS
 from taskmq_sql.jobs.claims import keep_results
 from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.jobs.shared_dispatch import SharedDispatch
-from taskmq_sql.jobs.values import is_job_id, reason
+from taskmq_sql.jobs.values import chances, is_job_id, reason
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import release
@@ -123,6 +123,7 @@ class PostgresDispatch(SharedDispatch):
                 epoch,
                 partition,
                 _OVER,
+                chances(sum(pick.count for pick in known)),
             )
 
         return await self._batch(await self._database.dispatches.run("statement", dispatch), lanes)

@@ -18,7 +18,7 @@ from taskmq.model.jobs.quotas import (
     usage_names,
 )
 from taskmq.model.nodes import Placement, together
-from taskmq_sql.jobs.values import owner_in
+from taskmq_sql.jobs.values import chances, owner_in
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.statements import FIRST, PLACE, WAITING
 
@@ -85,7 +85,9 @@ async def dispatch_within(
     if not chosen:
         return ()
     await _write(connection, book.changed)
-    return await connection.fetch(PLACE, chosen, partition_key(partition), epoch, partition, over)
+    return await connection.fetch(
+        PLACE, chosen, partition_key(partition), epoch, partition, over, chances(len(chosen))
+    )
 
 
 async def admit_placements(

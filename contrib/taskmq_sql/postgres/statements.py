@@ -203,16 +203,20 @@ _FENCE: Final = "fence as materialized (select from taskmq.lease where key = {ke
 and holder is not null for share)"
 
 
-def _dispatch(gone: str, *, key: str, epoch: str, partition: str, over: str) -> str:
-    """Delete the rows of `ready` that a query selects and insert the batch; the arguments name its parameters."""
+def _dispatch(gone: str, *, key: str, epoch: str, partition: str, over: str, chances: str) -> str:
+    """Delete the rows of `ready` that a query selects and insert the batch; the arguments name its parameters.
+
+    Args:
+        chances: 32 random bits for the token of each job. The server would need 3 us to make those of one job.
+    """
     return f"""
 with {_FENCE.format(key=key, epoch=epoch)},
 gone as (delete from taskmq.ready where ctid = any(array({gone}
    where exists (select from fence))) returning id),
 u as (update taskmq.job j set state = 2, version = j.version + 1, started = null, crashes = null,
-        dispatched = (select taskmq.now_ms()), token = ((((j.token >> 32) + 1) & 2097151) << 32)
-                | ('x' || substr(gen_random_uuid()::text, 1, 8))::bit(32)::bigint
-      where j.id = any(array(select id from gone)) and j.state = 1
+        dispatched = (select taskmq.now_ms()), token = ((((j.token >> 32) + 1) & 2097151) << 32) | r.chance
+      from unnest(array(select id from gone), {chances}::bigint[]) as r(id, chance)
+      where j.id = any(array(select id from gone)) and j.id = r.id and j.state = 1
         and (j.expires is null or j.expires > (select taskmq.now_ms()))
       returning j.id, j.key, j.tenant, j.task, j.queue, j.priority, j.attempt, j.token, j.due, j.expires,
                 j.first_started, j.outages, j.crashes, j.body),
@@ -245,6 +249,7 @@ DISPATCH: Final = _dispatch(
     epoch="$6",
     partition="$7",
     over="$8",
+    chances="$9",
 )
 """Dispatches the first jobs of lanes; without the lease, changes nothing. Expired jobs end instead; the query for
 them is skipped if all jobs were dispatched."""
@@ -260,6 +265,7 @@ PLACE: Final = _dispatch(
     epoch="$3",
     partition="$4",
     over="$5",
+    chances="$6",
 )
 """Dispatches jobs named one by one."""
 

@@ -6,7 +6,7 @@ from typing import Final
 from taskmq.contracts.jobs import DispatchBatch, Lane, Pick, UnplacedJob, partition_key
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import Placement, startable
-from taskmq_sql.jobs.values import decode_detail, is_job_id
+from taskmq_sql.jobs.values import chances, decode_detail, is_job_id
 from taskmq_sql.nodes import insert_allocations
 from taskmq_sql.nodes.store import Reserve
 from taskmq_sql.postgres.connections import Connection, Row
@@ -81,8 +81,9 @@ class PostgresPlacements:
             if limited := {each.tenant for each in chosen.values() if each.tenant in held_back}:
                 tenants = await self._names.find("tenant", limited)
                 chosen = await admit_placements(connection, quotas, chosen, tenants)
+            placed = [*chosen, *expired]
             rows = await connection.fetch(
-                PLACE, [*chosen, *expired], partition_key(partition), epoch, partition, _OVER
+                PLACE, placed, partition_key(partition), epoch, partition, _OVER, chances(len(placed))
             )
             found = {str(row["id"]) for row in rows}
             if found - chosen.keys() or any(each.gang and job not in found for job, each in chosen.items()):

@@ -1,6 +1,5 @@
 """Dispatches, and jobs withdrawn before a worker starts them."""
 
-import os
 import struct
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ from taskmq.contracts.jobs import (
     partition_key,
 )
 from taskmq.model.states import JobState
-from taskmq_sql.jobs.values import owner_in
+from taskmq_sql.jobs.values import chances, owner_in
 from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, UNDER_WAY, id_bytes, id_text
@@ -327,7 +326,7 @@ class _Dispatch:
         if not found:
             return
         connection.execute(_TAKE, (queue, lane.priority, tenant, found[-1][1], found[-1][0]))
-        for row, number in zip(found, struct.unpack(f"{len(found)}I", os.urandom(4 * len(found))), strict=True):
+        for row, number in zip(found, chances(len(found)), strict=True):
             self._add(lane, row, number)
 
     def add_job(self, job: bytes, node: str) -> None:
@@ -339,7 +338,7 @@ class _Dispatch:
         *found, queue, priority, tenant = row
         connection.execute(_TAKE_ONE, (queue, priority, tenant, found[1], job))
         lane = Lane(names.name(connection, queue), priority, names.name(connection, tenant))
-        self._add(lane, found, int.from_bytes(os.urandom(4)), node)
+        self._add(lane, found, chances(1)[0], node)
 
     def write(self) -> None:
         """Write the dispatched jobs, and end the expired ones."""
