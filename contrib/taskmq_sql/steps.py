@@ -42,6 +42,7 @@ CANCEL: Final = "cancel"
 QUEUED: Final = "queued"
 """Query for the number of waiting jobs of a tenant, with its name and the largest number to return."""
 TOGETHER: Final = "together"
+GUARDED: Final = "guarded"
 NUMBERED: Final = "numbered"
 NAMED: Final = "named"
 NOW: Final = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
@@ -109,6 +110,21 @@ def together(changes: Iterable[Query]) -> Steps[None]:
     """Run statements that change different rows, in any order. On PostgreSQL they take one round trip."""
     if wanted := tuple(each for each in changes if each.args):
         yield Query(TOGETHER, wanted)
+
+
+def change_guarded(guard: Query, changes: Iterable[Query], jobs: Sequence[NewJob]) -> Steps[list[Submitted] | None]:
+    """Run statements that change different rows, and submit plain new jobs; return the results in any order.
+
+    On PostgreSQL they are one statement, without a transaction around it. If the first one changes no row, nothing is
+    changed; returns None.
+
+    Args:
+        guard: the first one.
+        jobs: jobs with a row and nothing else to write, see `is_plain`.
+    """
+    wanted = tuple(each for each in changes if each.args)
+    ((answers,),) = yield Query(GUARDED, (guard, wanted, tuple(jobs)))
+    return cast("list[Submitted] | None", answers)
 
 
 def clock() -> Steps[int]:

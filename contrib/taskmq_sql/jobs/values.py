@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from taskmq.contracts.jobs import JobDetail
+from taskmq.contracts.jobs import JobDetail, NewJob
 from taskmq.model.jobs.registrations import TaskRegistration, encode_registration
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.units import DAY_MS, storable
@@ -35,6 +35,12 @@ _owner_decoder: Final = msgspec.json.Decoder(_Owner)
 def is_job_id(text: str) -> bool:
     """Whether the text is a UUID in the form that the store issues."""
     return _JOB_ID.fullmatch(text) is not None
+
+
+def is_plain(job: NewJob) -> bool:
+    """Whether the job has no id of its submitter, unique key, line or dependency."""
+    has_dependencies = job.detail is not None and bool(job.detail.depends_on)
+    return job.key is None and job.unique is None and job.line is None and not has_dependencies
 
 
 def shard_of(job_id: str) -> int:

@@ -377,6 +377,12 @@ async def _insert(
     """Insert the jobs; return the ids and states of the new ones."""
     if not jobs:
         return {}
+    statement, values = insertion(jobs, numbers, may_exist=may_exist)
+    return {str(row[0]): row[1] for row in await connection.fetch(statement, *values)}
+
+
+def insertion(jobs: Sequence[NewJob], numbers: Numbers, *, may_exist: bool) -> tuple[str, list[object]]:
+    """Return the statement of `SUBMIT` that inserts these jobs, and its values."""
     has_keys = any(job.key is not None for job in jobs)
     if has_keys:
         # In one fixed order, so that two calls with overlapping keys cannot deadlock.
@@ -409,11 +415,8 @@ async def _insert(
     if has_steps:
         values = [(*row, *(job.step or _NO_STEP)) for row, job in zip(values, jobs, strict=True)]
     is_one = len(values) == 1
-    rows = await connection.fetch(
-        SUBMIT[may_exist, is_one, has_keys, has_rest, has_steps],
-        *(values[0] if is_one else map(column_of, zip(*values, strict=True))),
-    )
-    return {str(row[0]): row[1] for row in rows}
+    columns = values[0] if is_one else map(column_of, zip(*values, strict=True))
+    return SUBMIT[may_exist, is_one, has_keys, has_rest, has_steps], list(columns)
 
 
 def _rest_of(job: NewJob) -> tuple[str | None, bytes | None]:

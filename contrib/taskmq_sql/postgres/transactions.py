@@ -105,7 +105,9 @@ class PostgresRunner:
     async def change(self, work: Work[T], *, is_lasting: bool = True) -> T:
         # Durability costs nothing extra per commit here; statements that can do without set it themselves.
         del is_lasting
-        return await self._writes.run("statement", lambda connection: drive(connection, work(), self._names))
+        return await self._writes.run(
+            "statement", lambda connection: drive(connection, work(), self._names, self._answers)
+        )
 
 
 async def drive(
@@ -155,14 +157,18 @@ async def _rows(connection: Connection, query: Query) -> Sequence[Row]:
     if query.text == LOCK_NAMES:
         query = Query(_LOCK_NAMES, query.args)
     if query.text == TOGETHER:
-        parts = [_bind(each) for each in cast("Sequence[Query]", query.args)]
-        joined = _join(tuple((statement, len(values)) for statement, values in parts))
-        return await connection.fetch(joined, *(value for _, values in parts for value in values))
-    statement, values = _bind(query)
+        return await fetch_joined(connection, [bind(each) for each in cast("Sequence[Query]", query.args)])
+    statement, values = bind(query)
     return await connection.fetch(statement, *values)
 
 
-def _bind(query: Query) -> tuple[str, list[Any]]:
+async def fetch_joined(connection: Connection, parts: Sequence[tuple[str, Sequence[Any]]]) -> Sequence[Row]:
+    """Run statements, each with its values, as one; return the rows of the last one."""
+    joined = _join(tuple((statement, len(values)) for statement, values in parts))
+    return await connection.fetch(joined, *(value for _, values in parts for value in values))
+
+
+def bind(query: Query) -> tuple[str, list[Any]]:
     """Return a statement of PostgreSQL with its values."""
     if "@rows" not in query.text:
         return query.text, [_value(each) for each in query.args]
@@ -179,7 +185,12 @@ def _join(parts: tuple[tuple[str, int], ...]) -> str:
         shifted.append(_VALUE.sub(partial(_shift, offset), statement))
         offset += count
     *others, last = shifted
-    return f"with {', '.join(f'part{n} as ({each})' for n, each in enumerate(others))} {last}" if others else last
+    if not others:
+        return last
+    joined = ", ".join(f"part{n} as ({each})" for n, each in enumerate(others))
+    # The last statement may have a `with` of its own, which continues this one.
+    end = last.lstrip()
+    return f"with {joined}, {end.removeprefix('with ')}" if end.startswith("with ") else f"with {joined} {last}"
 
 
 def _shift(offset: int, value: re.Match[str]) -> str:

@@ -25,6 +25,7 @@ __all__ = [
     "fire_timers",
     "pending",
     "put_rows",
+    "read_alone",
     "read_inboxes",
     "read_record",
     "send",
@@ -51,7 +52,7 @@ select run from r where run is not null limit $1"""
 _BEFORE_ALL: Final = "00000000-0000-0000-0000-000000000000"
 # With the ended steps and children. Scalar subqueries, as PostgreSQL would scan a new table for a join.
 _READ: Final = """
-select run, number, address::text, rows, record, job, step, child, state, content_type, value, error,
+select {of_run}run, number, address::text, rows, record, job, step, child, state, content_type, value, error,
   (select record from taskmq.run_step t where t.run = s.run and t.name = s.step and t.child = -1),
   (select record from taskmq.run_step t
    where t.run = s.run and t.name = s.step and t.child = s.child and s.child >= 0)
@@ -61,6 +62,12 @@ from (
   from (select ctid as address, * from taskmq.run_inbox where run = any($1::uuid[])
         order by run, number limit $2) r) s
 where ahead < $3::bigint order by run, number"""
+_READ_ROWS: Final = _READ.format(of_run="")
+# With the run, and the mark of its row, which differs after each change.
+_READ_ALONE: Final = _READ.format(
+    of_run="""taskmq.now_ms(), (select xmin::text from taskmq.run u where u.id = s.run),
+  (select record from taskmq.run u where u.id = s.run and u.state <> 0), """
+)
 # Only the holder of a run's lock deletes rows, so the row that was read is still in its place.
 _APPLIED: Final = "delete from taskmq.run_inbox where ctid = any($1::text[]::tid[])"
 _DUE: Final = """
@@ -72,6 +79,8 @@ _TIMERS: Final = "insert into taskmq.run_timer (at, generation, run, step) @rows
 
 # Bytes of values that one transaction reads; a single larger one is read alone.
 _MOST_BYTES: Final = 32 * 1024 * 1024
+# More rows are applied in a transaction.
+_FEW: Final = 10
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder(InboxRow)
 _step_decoder: Final = msgspec.json.Decoder(StepRecord)
@@ -160,7 +169,7 @@ class Inbox:
 def read_inboxes(runs: Sequence[str], limit: int) -> Steps[dict[str, Inbox]]:
     """Return the earliest rows of runs: in the order of the runs' ids, up to `limit` together."""
     inboxes = {run: Inbox() for run in sorted(runs)}
-    found = yield from ask(_READ, list(map(JobId, inboxes)), limit, _MOST_BYTES)
+    found = yield from ask(_READ_ROWS, list(map(JobId, inboxes)), limit, _MOST_BYTES)
     last = ""
     for run, *row in found:
         last = job_id(run)
@@ -169,6 +178,21 @@ def read_inboxes(runs: Sequence[str], limit: int) -> Steps[dict[str, Inbox]]:
         for run, inbox in inboxes.items():
             inbox.is_cut = run >= last
     return inboxes
+
+
+def read_alone(run: str) -> Steps[tuple[int, str, bytes, Inbox] | None]:
+    """Return the store's time in ms, the mark of the run's row, its record and its inbox, read together.
+
+    Returns None if the run does not exist, or its inbox has no row or many.
+    """
+    found = yield from ask(_READ_ALONE, [JobId(run)], _FEW, _MOST_BYTES)
+    if not found or len(found) == _FEW or len(found) < found[0][6] or found[0][2] is None:
+        return None
+    inbox = Inbox()
+    for row in found:
+        inbox.add(row[4:])
+    now, mark, record = found[0][:3]
+    return int(now), mark, record, inbox
 
 
 def delete_rows(addresses: Sequence[Any]) -> Query:

@@ -29,7 +29,7 @@ from taskmq_sql.runs.lists import list_ended, list_runs
 from taskmq_sql.runs.places import find_place
 from taskmq_sql.runs.quotas import MissingUsage, add_usage
 from taskmq_sql.runs.starts import check_content, read_run, start
-from taskmq_sql.runs.transitions import Graphs, advance
+from taskmq_sql.runs.transitions import Graphs, advance, advance_alone
 from taskmq_sql.runs.values import children, read_values, steps, steps_of
 from taskmq_sql.steps import JobId, Runner, Steps, Work, first
 
@@ -163,7 +163,14 @@ class SqlRuns:
         known = sorted({each for each in run_ids if is_job_id(each)})[:MOST_RUNS]
         if not known:
             return {}
-        work = partial(advance, known, make_job, self._graphs, await self._quotas())
+        quotas = await self._quotas()
+        if len(known) == 1 and not quotas.quotas:
+            alone = await self._turns.change(
+                partial(advance_alone, known[0], make_job, self._graphs), is_lasting=False
+            )
+            if alone is not None:
+                return alone
+        work = partial(advance, known, make_job, self._graphs, quotas)
         # If a crash of the server undoes it, the rows are in the inbox again. No worker can have a job of it, as its
         # dispatch is a later transaction, which waits for the disk.
         while True:

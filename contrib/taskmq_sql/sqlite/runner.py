@@ -24,7 +24,8 @@ _CASTS_AND_LOCKS: Final = re.compile(
     r"::\w+(?:\[\])?| for (?:no key update|key share|update|share)(?: skip locked)?| collate \"C\""
 )
 _ARRAY: Final = re.compile(r"= any\(array\((.*?)\)\)", re.DOTALL)
-
+# A row does not change between two statements of a call, so that all versions of a row (`xmin`) are equal.
+_WORDS: Final = {NOW: "$now", "taskmq.now_ms()": "$now", "taskmq.": "", "ctid": "rowid", "xmin": "1"}
 
 Answers = Mapping[str, Callable[[Transaction, Sequence[Any]], Sequence[Row]]]
 """Answers to queries that are no statements, by their text."""
@@ -66,13 +67,14 @@ def drive(transaction: Transaction, steps: Steps[T], answers: Answers = MappingP
         query = next(steps)
         while True:
             answer = answers.get(query.text)
-            query = steps.send(_rows(transaction, query) if answer is None else answer(transaction, query.args))
+            query = steps.send(fetch(transaction, query) if answer is None else answer(transaction, query.args))
     except StopIteration as end:
         result: T = end.value
         return result
 
 
-def _rows(transaction: Transaction, query: Query) -> Sequence[Row]:
+def fetch(transaction: Transaction, query: Query) -> Sequence[Row]:
+    """Run a query; return its rows."""
     connection, names, args = transaction.connection, transaction.names, query.args
     if query is LOCK or query.text == LOCK_NAMES:
         return ()
@@ -80,7 +82,7 @@ def _rows(transaction: Transaction, query: Query) -> Sequence[Row]:
         return [(transaction.now,)]
     if query.text == TOGETHER:
         for each in cast("Sequence[Query]", args):
-            _rows(transaction, each)
+            fetch(transaction, each)
         return ()
     if query.text == NUMBERED:
         find = names.id if args[1] else names.find
@@ -124,7 +126,7 @@ def _value(value: object) -> object:
 @cache
 def _translate(text: str) -> str:
     """Translate a statement of PostgreSQL to SQLite."""
-    for theirs, ours in ((NOW, "$now"), ("taskmq.now_ms()", "$now"), ("taskmq.", ""), ("ctid", "rowid")):
+    for theirs, ours in _WORDS.items():
         text = text.replace(theirs, ours)
     text = _ROWS.sub("values @rows", text)
     return _CASTS_AND_LOCKS.sub("", _LIST.sub(r"in (@\1)", _ARRAY.sub(r"in (\1)", text)))

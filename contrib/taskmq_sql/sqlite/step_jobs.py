@@ -1,4 +1,4 @@
-"""Submission, count and cancellation of jobs within the transaction of their run."""
+"""Submission, count and cancellation of jobs together with the changes of their run."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -12,8 +12,8 @@ from taskmq_sql.sqlite.jobs.live_jobs import load
 from taskmq_sql.sqlite.jobs.submissions import occur
 from taskmq_sql.sqlite.jobs.updates import update
 from taskmq_sql.sqlite.quotas import count_queued
-from taskmq_sql.sqlite.runner import Answers
-from taskmq_sql.steps import CANCEL, QUEUED, SUBMIT, Row
+from taskmq_sql.sqlite.runner import Answers, fetch
+from taskmq_sql.steps import CANCEL, GUARDED, QUEUED, SUBMIT, Row
 
 
 def _submit(transaction: Transaction, args: Sequence[Any]) -> Sequence[Row]:
@@ -23,6 +23,13 @@ def _submit(transaction: Transaction, args: Sequence[Any]) -> Sequence[Row]:
 def _count_queued(transaction: Transaction, args: Sequence[Any]) -> Sequence[Row]:
     tenant, most = args
     return [(count_queued(transaction, {tenant: most}).get(tenant, 0),)]
+
+
+def _change_guarded(transaction: Transaction, args: Sequence[Any]) -> Sequence[Row]:
+    guard, changes, jobs = args
+    for each in (guard, *changes):
+        fetch(transaction, each)
+    return [(occur(transaction, jobs),)]
 
 
 def _cancel(transaction: Transaction, args: Sequence[Any]) -> Sequence[Row]:
@@ -38,5 +45,10 @@ def _cancel(transaction: Transaction, args: Sequence[Any]) -> Sequence[Row]:
     return asked
 
 
-ANSWERS: Final[Answers] = {SUBMIT: _submit, QUEUED: _count_queued, CANCEL: _cancel}
+ANSWERS: Final[Answers] = {
+    SUBMIT: _submit,
+    QUEUED: _count_queued,
+    CANCEL: _cancel,
+    GUARDED: _change_guarded,
+}
 """Answers to the queries of a run about its jobs."""

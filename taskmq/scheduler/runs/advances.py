@@ -7,7 +7,8 @@
 
 After a minute without pending runs, it is every 5 s.
 
-A transaction advances up to 50 runs. A run that has more to do afterwards is advanced alone, in turn with the others.
+A transaction advances up to 50 runs; a single run usually takes one read and one statement. A run that has more to do
+afterwards is advanced alone, in turn with the others.
 
 Every scheduler advances any run: the store skips runs that another one advances. If a scheduler dies, its transaction
 has no effect, and another one repeats it.

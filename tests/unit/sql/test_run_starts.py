@@ -2,7 +2,7 @@
 
 import sqlite3
 from contextlib import closing
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import pytest
@@ -12,17 +12,21 @@ from taskmq.model.jobs.quotas import Quota, Quotas, usage_name, usage_names
 from taskmq.model.runs.graphs import encode_workflow
 from taskmq.model.runs.records import RunRecord, StepJob
 from taskmq.model.runs.validation import validate_workflow
+from taskmq.model.states import JobState
+from taskmq_sql.jobs.codes import CODES
 from taskmq_sql.runs.quotas import add_usage
 from taskmq_sql.runs.starts import start
-from taskmq_sql.runs.transitions import advance
+from taskmq_sql.runs.transitions import Graphs, advance, advance_alone
 from taskmq_sql.sqlite.file.names import Names
 from taskmq_sql.sqlite.file.schema import JOB_STORE
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.runner import drive
 from taskmq_sql.sqlite.step_jobs import ANSWERS
-from taskmq_sql.steps import QUEUED, Steps
+from taskmq_sql.steps import GUARDED, QUEUED, Steps
 
 T = TypeVar("T")
+
+_END: Final = "insert into run_inbox (run, job, step, child, state) select run, id, step, child, ? from job"
 
 
 def _noting(steps: Steps[T], statements: list[str]) -> Steps[T]:
@@ -117,3 +121,22 @@ def test_the_job_of_a_step_without_a_quota_runs_no_statement_about_quotas() -> N
 
 def _quotas_of(quota: Quota) -> Quotas:
     return Quotas(version=1, quotas={usage_name(quota.tenant, quota.user): quota})
+
+
+def test_the_end_of_a_lone_step_takes_one_read_and_one_change() -> None:
+    content, _ = validate_workflow({"steps": {"a": {"task": "t"}, "b": {"task": "t", "needs": ["a"]}}})
+    assert content is not None
+    new = NewRun(id=str(UUID(int=1)), content=encode_workflow(content)[1])
+    statements: list[str] = []
+    graphs: Graphs = {}
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        JOB_STORE.create(connection)
+        transaction = Transaction(connection, Names(), 7)
+        drive(transaction, start([new]))
+        drive(transaction, advance_alone(new.id, _make_job, graphs), ANSWERS)
+        connection.execute(_END, (CODES[JobState.SUCCEEDED],))
+        drive(transaction, _noting(advance_alone(new.id, _make_job, graphs), statements), ANSWERS)
+        assert connection.execute("select step from job order by step").fetchall() == [("a",), ("b",)]
+
+    assert len(statements) == 2
+    assert statements[1] == GUARDED

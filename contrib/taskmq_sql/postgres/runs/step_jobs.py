@@ -1,21 +1,26 @@
-"""Submission, count and cancellation of jobs within the transaction of their run."""
+"""Submission, count and cancellation of jobs together with the changes of their run."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final
 
-from taskmq.contracts.jobs import cancellation
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+
+from taskmq.contracts.jobs import Submitted, cancellation
 from taskmq.model.states import UNDERWAY
 from taskmq_sql.jobs.codes import STATES
 from taskmq_sql.postgres.changes import change_in
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.quotas import count_queued
-from taskmq_sql.postgres.submission import insert_jobs, numbers_of
-from taskmq_sql.postgres.transactions import Answers
-from taskmq_sql.steps import CANCEL, QUEUED, SUBMIT, Row
+from taskmq_sql.postgres.submission import insert_jobs, insertion, numbers_of
+from taskmq_sql.postgres.transactions import Answers, bind, fetch_joined
+from taskmq_sql.steps import CANCEL, GUARDED, QUEUED, SUBMIT, Row
 
 _LIVE: Final = """
 select id, state, version from taskmq.job where id = any($1::uuid[]) and cancel_requested is null order by id"""
+# Fails unless `part0`, the first of the joined statements, changes a row. The commit does not wait for the disk.
+_GUARD: Final = "1 / (select count(*) from part0), set_config('synchronous_commit', 'off', true)"
 
 
 async def _submit(connection: Connection, names: Names, args: Sequence[Any]) -> Sequence[Row]:
@@ -27,6 +32,26 @@ async def _count_queued(connection: Connection, names: Names, args: Sequence[Any
     tenant, most = args
     counts = await count_queued(connection, {tenant: most}, await names.ids("tenant", [tenant]))
     return [(counts[tenant],)]
+
+
+async def _change_guarded(connection: Connection, names: Names, args: Sequence[Any]) -> Sequence[Row]:
+    guard, changes, jobs = args
+    parts = [bind(each) for each in (guard, *changes)]
+    last: tuple[str, Sequence[Any]] = (f"select {_GUARD}", ())
+    if jobs:
+        statement, values = insertion(jobs, await numbers_of(names, jobs), may_exist=False)
+        last = (_guard(statement), values)
+    try:
+        rows = await fetch_joined(connection, [*parts, last])
+    except asyncpg.DivisionByZeroError:
+        return [(None,)]
+    return [([Submitted(str(row[0]), True, True, STATES[row[1]], 1) for row in rows] if jobs else [],)]
+
+
+@cache
+def _guard(submit: str) -> str:
+    changes, _, rows = submit.rpartition("\nselect id, state ")
+    return f"{changes}\nselect id, state, {_GUARD} {rows}"
 
 
 async def _cancel(connection: Connection, names: Names, args: Sequence[Any]) -> Sequence[Row]:
@@ -47,5 +72,10 @@ async def _cancel(connection: Connection, names: Names, args: Sequence[Any]) -> 
     return asked
 
 
-ANSWERS: Final[Answers] = {SUBMIT: _submit, QUEUED: _count_queued, CANCEL: _cancel}
+ANSWERS: Final[Answers] = {
+    SUBMIT: _submit,
+    QUEUED: _count_queued,
+    CANCEL: _cancel,
+    GUARDED: _change_guarded,
+}
 """Answers to the queries of a run about its jobs."""

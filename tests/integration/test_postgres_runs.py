@@ -1,0 +1,103 @@
+"""Runs in PostgreSQL that change while a scheduler advances them, lock by lock."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any, Final, cast
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.jobs import Advanced, NewJob
+from taskmq.model.runs.records import RunRecord, StepJob
+from taskmq.testing.job_store_suite.runs.kit import RunDriver
+from taskmq_sql import open_job_store
+
+_WAITING: Final = "select count(*) from pg_locks where not granted"
+_LOCK: Final = "select from taskmq.run where id = $1 for update"
+_JOBS: Final = "select id::text from taskmq.job"
+
+
+class _Schedulers:
+    """Two schedulers that advance the same run, and a connection that locks it.
+
+    Attributes:
+        made: ids of the jobs that the schedulers built, whether or not they were submitted.
+    """
+
+    def __init__(self, drivers: list[RunDriver], connection: Any) -> None:
+        self.drivers = drivers
+        self.connection = connection
+        self.made: list[str] = []
+
+    def advance(self, driver: RunDriver, run: str) -> "asyncio.Task[dict[str, Advanced]]":
+        """Start to advance a run."""
+        return asyncio.create_task(driver.runs.advance([run], self._make_job))
+
+    async def until_waiting(self, count: int) -> None:
+        """Return once this number of statements wait for a lock."""
+        while await self.connection.fetchval(_WAITING) < count:
+            await asyncio.sleep(0)
+
+    async def jobs(self) -> list[str]:
+        """Return the ids of all jobs."""
+        return [row[0] for row in await self.connection.fetch(_JOBS)]
+
+    def _make_job(self, run: RunRecord, job: StepJob) -> NewJob:
+        self.made.append(job.id)
+        return NewJob(id=job.id, tenant=run.tenant, task=job.task, queue="q", body=b"[[],{}]")
+
+
+def _run(url: str, test: Callable[[_Schedulers, str], Coroutine[None, None, None]]) -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            stores = [open_job_store(url, BrokerOptions(name=name)) for name in ("one", "two")]
+            for store in stores:
+                stack.push_async_callback(store.aclose)
+            connection: Any = await cast("Any", asyncpg).connect(url)
+            stack.push_async_callback(connection.close)
+            drivers = [RunDriver(store) for store in stores]
+            run = await drivers[0].start({"first": {"task": "t"}, "second": {"task": "t", "needs": ["first"]}})
+            await test(_Schedulers(drivers, connection), run)
+
+    asyncio.run(main())
+
+
+def test_a_run_that_changes_after_it_was_read_is_read_again(job_store_url: str) -> None:
+    async def test(schedulers: _Schedulers, run: str) -> None:
+        connection, (driver, _) = schedulers.connection, schedulers.drivers
+        await connection.execute("begin")
+        await connection.fetch(_LOCK, run)
+        advancing = schedulers.advance(driver, run)
+        await schedulers.until_waiting(1)
+        await connection.execute("update taskmq.run set value = value where id = $1", run)
+        await connection.execute("commit")
+
+        advanced = (await advancing)[run]
+
+        assert len(schedulers.made) == 2
+        assert await schedulers.jobs() == schedulers.made[1:]
+        assert [lane.queue for lane in advanced.lanes] == ["q"]
+        assert (await driver.step(run, "first")).job == schedulers.made[1]
+        assert await driver.runs.pending(limit=10) == []
+
+    _run(job_store_url, test)
+
+
+def test_two_schedulers_that_have_read_a_run_start_its_step_once(job_store_url: str) -> None:
+    async def test(schedulers: _Schedulers, run: str) -> None:
+        connection, drivers = schedulers.connection, schedulers.drivers
+        await connection.execute("begin")
+        await connection.fetch(_LOCK, run)
+        advancing = [schedulers.advance(driver, run) for driver in drivers]
+        await schedulers.until_waiting(2)
+        await connection.execute("commit")
+
+        found = [(await each)[run] for each in advancing]
+
+        assert len(schedulers.made) == 2
+        assert len(await schedulers.jobs()) == 1
+        assert sorted(len(each.lanes) for each in found) == [0, 1]
+        assert not any(each.has_more for each in found)
+
+    _run(job_store_url, test)
