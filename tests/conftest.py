@@ -10,31 +10,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import coverage
 import pytest
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
-from xdist.workermanage import WorkerController
 
-from tests import ignored_signals, parts, virtual_time
+from tests import ignored_signals, parts, processes, virtual_time
 from tests.coroutines import run_in_real_time
 from tests.servers import PostgreSQL, RabbitMQ, Redis, StartRabbitMQ
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    is_worker = hasattr(config, "workerinput")
-    ignored_signals.hide_from_children(is_worker=is_worker)
-    if is_worker:
-        # Coverage measures the test processes and not their children: it doubles the cost of a start.
-        os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    # After the last test, xdist kills a process that takes more than ten seconds to exit, as on a busy machine: its
-    # measurements are saved before.
-    if hasattr(session.config, "workerinput") and (measurement := coverage.Coverage.current()) is not None:
-        measurement.stop()
-        measurement.save()
+    ignored_signals.hide_from_children()
+    if (count := config.getoption("processes")) is not None:
+        config.pluginmanager.register(processes.Distribution(count))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -45,6 +31,7 @@ def pytest_collection() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", choices=parts.PARTS, help="run this part of the gate, see tests/parts.py")
+    parser.addoption("--processes", type=int, metavar="N", help="test processes, see tests/processes.py")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -60,7 +47,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = chosen
         config.hook.pytest_deselected(items=left_out)
     # Slow tests come first: no process is left with a long test when the others have ended.
-    if hasattr(config, "workerinput"):
+    if config.getoption("processes") is not None:
         items.sort(key=_time_limit, reverse=True)
 
 
@@ -190,40 +177,6 @@ def job_store_url(postgres_server: PostgreSQL, job_store_template: str) -> Itera
     url = postgres_server.create_database(template=job_store_template)
     yield url
     postgres_server.drop_database(url)
-
-
-class _Evenly(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives each process one test after the other; only tests that share a module's fixtures stay together."""
-
-    def __init__(self, config: pytest.Config, log: Producer) -> None:
-        super().__init__(config, log)
-        self._root = config.rootpath
-
-    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
-        """Free the data of ended tests: otherwise each ending test scans all that its process ever had."""
-        nodeid = self.registered_collections[node][item_index]
-        scope = self._split_scope(nodeid)
-        unit = self.assigned_work[node][scope]
-        unit[nodeid] = True
-        if all(unit.values()):
-            del self.assigned_work[node][scope]
-        self._reschedule(node)
-
-    def _split_scope(self, nodeid: str) -> str:
-        module = nodeid.partition("::")[0]
-        return module if _is_shared(self._root / module) else nodeid
-
-
-@functools.cache
-def _is_shared(module: Path) -> bool:
-    """Whether the tests of a module share a fixture of the module or of its `conftest.py`."""
-    makers = (module, module.with_name("conftest.py"))
-    return any('scope="module"' in maker.read_text() for maker in makers if maker.exists())
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Evenly:
-    return _Evenly(config, log)
 
 
 def _rabbitmq_version() -> str | None:

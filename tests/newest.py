@@ -33,7 +33,7 @@ def main() -> int:
         print(f"Left out, as a chroot with RabbitMQ {newest} needs root: {_CONTRACT} and {_TESTS[-1]}")
         return 0
     subprocess.run([sys.executable, "-m", "tests.servers", "provision", f"rabbitmq-{newest}"], check=True)
-    command = [sys.executable, "-m", "pytest", "-n", "2", "-m", "not campaign", *_TESTS]
+    command = [sys.executable, "-m", "pytest", "--processes", "2", "-m", "not campaign", *_TESTS]
     return subprocess.run(command, env=os.environ | {"TASKMQ_TEST_RABBITMQ": newest}, check=False).returncode
 
 
