@@ -283,6 +283,11 @@ class OverTls(RabbitMQCase):
         assert sorted(received) == sorted(texts)
 
 
+class TestLargeMessagesOverTls(OverTls):
+    pass
+
+
+@pytest.mark.nightly("tests/conformance/test_rabbitmq.py")
 class TestTheContractOverTls(OverTls, Publishing, Consuming):
     pass
 
