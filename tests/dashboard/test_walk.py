@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from taskmq.contracts.history import history_of
 from taskmq.model.history.logs import RunLine, RunLog
+from taskmq.model.history.rollups import Rollup, RollupKey, minute_of
 from taskmq.model.outcome import ErrorRecord
 from taskmq.testing.job_store_suite.driver import JobDriver, report
 from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
@@ -159,6 +160,26 @@ def _find_the_failed_step(by: Operator) -> None:
     expect(by.page.locator("tr[data-marked]")).to_contain_text("no funds")
 
 
+def _move_a_schedule(by: Operator) -> None:
+    rule = {"task": "report", "cron": "30 2 * * *"}
+    by.site.api.put("/schedules/statements", json=rule).raise_for_status()
+    by.click("Schedules")
+    by.click("statements")
+    by.click("Edit")
+    by.page.get_by_label("When").fill("45 2 * * *")
+    by.confirm("Change")
+    by.eyes.see("at 02:45 every day")
+
+
+def _find_usage_of_a_tenant(by: Operator) -> None:
+    by.clicks += 1
+    tenants = by.page.get_by_role("combobox", name="Tenant", exact=True)
+    tenants.hover()
+    tenants.select_option("acme")
+    by.click("Metrics")
+    by.eyes.see("billing.charge")
+
+
 _WALKS: Final[dict[str, Callable[[Operator], None]]] = {
     "Which jobs failed last night, and why?": _failed_and_why,
     "Run the failed jobs of tenant acme again": _retry_jobs_of_a_tenant,
@@ -174,6 +195,8 @@ _WALKS: Final[dict[str, Callable[[Operator], None]]] = {
     "Pause a queue": _pause_a_queue,
     "Find a line in the logs of all jobs": _find_a_line,
     "Which step of this workflow failed last?": _find_the_failed_step,
+    "Move a schedule to another time": _move_a_schedule,
+    "How much does a tenant use?": _find_usage_of_a_tenant,
 }
 
 
@@ -184,6 +207,12 @@ async def _fail(site: Served, **fields: Any) -> None:
     line = RunLine(await driver.store.now_ms(), 20, "shop", "asking the bank again")
     await history_of(driver.store).logs.add([RunLog(id=job.id, token=job.token, lines=[line])])
     await driver.schedulers.apply([report(job, "failed", error=_DECLINED)])
+
+
+async def _store_figures(site: Served) -> None:
+    store = site.app.sessions.store()
+    key = RollupKey(minute_of(await store.now_ms()), "billing.charge", "billing", "acme")
+    await history_of(store).rollups.add([Rollup(key, {"succeeded": 1})])
 
 
 async def _fail_run(site: Served) -> None:
@@ -198,6 +227,7 @@ def _prepare(site: Served) -> None:
     charge = {"job_type": "billing.charge", "payload": {"account": "ann", "cents": 250}}
     site.submit({**charge, "job_id": "waits", "schedule_time": "2099-01-31T09:00:00Z"})
     site.submit({**charge, "job_id": "unwanted", "schedule_time": "2099-02-28T09:00:00Z"})
+    site.run(_store_figures(site))
     far = {"schedule_time": "2099-01-31T09:00:00Z", "labels": {"batch": "many"}}
     site.submit(*({**charge, **far, "job_id": f"many-{number}"} for number in range(3)))
     for name, tenant in (("failed-a", "acme"), ("failed-b", "acme"), ("failed-other", "")):
