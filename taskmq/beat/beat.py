@@ -20,8 +20,8 @@ from taskmq.beat.server_clock import ServerClock
 from taskmq.contracts.stores import State, Timekeeper, state_required
 from taskmq.durable.service import is_interruption, unless_set
 from taskmq.errors import SendError, StateUnavailable, TooLarge, UnsupportedFeature
-from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.telemetry.metrics import BeatSnapshot
+from taskmq.model.units import LAST_INSTANT
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.definition import check_without_store
 from taskmq.schedules.occurrence import due_instant

@@ -13,10 +13,10 @@ from msgspec.structs import replace as changed
 from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.stores import DelayStore, ErrorRecord, ResultRecord, WaitingMessage
 from taskmq.errors import InvalidOption
-from taskmq.model.envelope import LAST_INSTANT, amend, decode_envelope
+from taskmq.model.envelope import amend, decode_envelope
 from taskmq.model.states import JobState
 from taskmq.model.topology import MOST_LANES, WorkQueue, check_queue_name, lanes_of, logical_queue, shard_queue
-from taskmq.model.units import Duration, instant_ms, parse_duration, to_datetime, to_ms
+from taskmq.model.units import LAST_INSTANT, Duration, instant_ms, parse_duration, to_datetime, to_ms
 
 _FIELDS: Final = tuple(name for name in Outgoing.__struct_fields__ if name not in ("due", "headers"))
 _SHARDS: Final = 100

@@ -17,28 +17,6 @@ from taskmq.errors import EncodeError, InvalidOption, MalformedMessage
 from taskmq.model.retry import RunOptions
 from taskmq.model.units import LAST_INSTANT
 
-__all__ = [
-    "IN_PARTS",
-    "JSON",
-    "LAST_INSTANT",
-    "MSGPACK",
-    "NO_KWARGS",
-    "REFERRING",
-    "VERSION",
-    "BlobReference",
-    "Envelope",
-    "Invitation",
-    "KeptPart",
-    "PartPath",
-    "Token",
-    "amend",
-    "check_task_name",
-    "decode_envelope",
-    "encode_envelope",
-    "new_job_id",
-    "submitted_at",
-]
-
 JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
 VERSION: Final = 1

@@ -25,17 +25,10 @@ from taskmq.errors import (
     UnsupportedFeature,
 )
 from taskmq.middleware.chain import Sending, Submission
-from taskmq.model.envelope import (
-    JSON,
-    LAST_INSTANT,
-    MSGPACK,
-    Envelope,
-    decode_envelope,
-    encode_envelope,
-    new_job_id,
-)
+from taskmq.model.envelope import JSON, MSGPACK, Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.topology import logical_queue
+from taskmq.model.units import LAST_INSTANT
 from taskmq.model.values.wire_form import encode_json
 from taskmq.operations.retention import Advance
 from taskmq.schedules import ScheduleEntry

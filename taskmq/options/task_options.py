@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from taskmq.contracts.broker import HeaderValue
 from taskmq.errors import InvalidOption
 from taskmq.model import headers as header
-from taskmq.model.envelope import LAST_INSTANT, check_task_name
+from taskmq.model.envelope import check_task_name
 from taskmq.model.keys import check_chosen_id
 from taskmq.model.resources import PROCESS, Amounts, read_amounts
 from taskmq.model.retry import MOST_ATTEMPTS, Backoff, RetryPolicy, RunOptions
 from taskmq.model.telemetry.plain_text import check_line
 from taskmq.model.topology import DEFAULT_QUEUE, check_order_key, check_queue_name, class_of
-from taskmq.model.units import Duration, did_you_mean, parse_duration, to_ms
+from taskmq.model.units import LAST_INSTANT, Duration, did_you_mean, parse_duration, to_ms
 from taskmq.model.values.celery_words import celery_hint
 from taskmq.options.keys import KeyMaker, check_key, read_key_maker
 from taskmq.options.limits import Concurrency, Limit, RateLimit, read_limits

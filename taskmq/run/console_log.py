@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from taskmq.model.telemetry.plain_text import escape_line, indent_lines
 
-__all__ = ["ConsoleFormatter", "DetailText", "LineFormatter", "begin_console_log", "keep_console_log"]
-
 _FORMAT: Final = "%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"
 _OFF: Final = frozenset({"0", "off", "no", "false"})
 

@@ -23,19 +23,6 @@ from taskmq.run.journal import DETACHED, JournalWriter, RunJournal, SavedStep
 from taskmq.run.locks import Lock, LockService
 from taskmq.run.waits import NO_DEFAULT, SignalWait, Sleep, continue_now, replace_arguments
 
-__all__ = [
-    "SCHEDULED_FOR",
-    "SCHEDULE_DUE",
-    "SCHEDULE_LIMIT",
-    "SCHEDULE_NAME",
-    "Context",
-    "current_context",
-    "due_instant",
-    "invitation_of",
-    "leave_run",
-    "sent_facts_of",
-]
-
 SCHEDULE_NAME: Final = "taskmq.schedule"
 SCHEDULED_FOR: Final = "taskmq.scheduled_for"
 SCHEDULE_DUE: Final = "taskmq.schedule_due"

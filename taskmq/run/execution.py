@@ -13,8 +13,6 @@ from taskmq.model.outcome import ErrorRecord
 from taskmq.model.resources import Grant
 from taskmq.run.context import Context
 
-__all__ = ["DONE", "Execution", "Executor", "check_is_done"]
-
 _GENERATORS: Final = (GeneratorType, AsyncGeneratorType)
 DONE: Final = frozenset({type(None), int, str, bool, float, dict, list, tuple, bytes})
 """Common types of return values, which need no closer check."""

@@ -13,9 +13,6 @@ import sys
 import traceback
 from typing import Final, NoReturn
 
-__all__ = ["NO_LOOP", "PROCESS", "ProcessKind", "end_forks", "leave_fork"]
-
-
 NO_LOOP: Final = "a fork of a coroutine has no event loop: it can wait for nothing, and ends"
 """Message of the error for a fork that waits."""
 

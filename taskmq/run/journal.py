@@ -27,18 +27,6 @@ from taskmq.model.units import Duration, storable
 from taskmq.model.values.wire_form import decode_value
 from taskmq.run.locks import Lock, OwnLeases
 
-__all__ = [
-    "DETACHED",
-    "FLOW",
-    "HEARTBEAT",
-    "LARGEST_VALUE",
-    "JournalWriter",
-    "RunJournal",
-    "SavedStep",
-    "check_size",
-    "describe_saved",
-]
-
 HEARTBEAT: Final = "heartbeat"
 """Name under which the details of a run's heartbeat are saved."""
 

@@ -29,8 +29,6 @@ from taskmq.model.backoff import Backoff
 from taskmq.model.keys import lock_key
 from taskmq.model.units import Duration, parse_duration
 
-__all__ = ["Lock", "LockService", "OwnLeases"]
-
 _log = logging.getLogger("taskmq")
 
 _NAME_LIMIT: Final = 255

@@ -16,8 +16,6 @@ import msgspec
 
 from taskmq.run.context import Context, current_context
 
-__all__ = ["CaptureSettings", "LineSink", "LogCapture", "PrintedText"]
-
 _INFO: Final = 20
 _ERROR: Final = 40
 # Records about the sending of records would be endless.

@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from taskmq.run.context import current_context
 
-__all__ = ["JobFields", "install_job_fields"]
-
 _FIELDS: Final = ("job_id", "task", "attempt", "queue")
 _NONE: Final = ("", "", "", "")
 

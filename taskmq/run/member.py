@@ -19,8 +19,6 @@ from taskmq.errors import InvalidOption, StateUnavailable
 from taskmq.model.units import Duration, parse_duration
 from taskmq.run.locks import Lock
 
-__all__ = ["Member", "check_group"]
-
 T = TypeVar("T")
 
 _GROUP: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")

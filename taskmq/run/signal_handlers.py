@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from taskmq.contracts.loggers import contained_logger
 
-__all__ = ["contain_signal_handlers"]
-
 _log = contained_logger(__name__)
 
 _Handler = Callable[[int, FrameType | None], Any]

@@ -11,8 +11,6 @@ import threading
 from types import FrameType
 from typing import Final
 
-__all__ = ["frame_of_thread", "frames_of_threads"]
-
 # Otherwise, the first of two calls would enable collections during the second one.
 _lock: Final = threading.RLock()
 

@@ -26,8 +26,6 @@ from taskmq.model.jobs.call_schemas import schema_of
 from taskmq.model.units import LAST_INSTANT, Duration, parse_duration, to_datetime, to_ms
 from taskmq.run.journal import RunJournal, check_size
 
-__all__ = ["NO_DEFAULT", "SignalWait", "Sleep", "continue_now", "replace_arguments"]
-
 NO_DEFAULT: Final = object()
 """Default of a wait that raises when it times out."""
 

@@ -10,8 +10,6 @@ from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.scheduler.partition import Ledger
 
-__all__ = ["BatchRecorder"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 # Batches within this time are written together; one that also ends in this time is only deleted. After a crash an

@@ -30,8 +30,6 @@ from taskmq.scheduler.publish import InvitationPublisher
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
 
-__all__ = ["JobDispatcher"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _POLL: Final = 0.5

@@ -20,8 +20,6 @@ from taskmq.model.units import DAY_MS
 from taskmq.operations.retention import KeepRule, archive_days, require_retaining, thin_out
 from taskmq.scheduler.history import forget_old
 
-__all__ = ["AuditSeal", "Duties"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _DUTIES: Final = "duties"

@@ -18,8 +18,6 @@ from taskmq.errors import JobConflict, JobNotFound, StoreUnavailable
 from taskmq.model.telemetry.app_versions import can_be_released
 from taskmq.scheduler.signals import LiveWorkers
 
-__all__ = ["HeldJobReleases"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _PERIOD: Final = 10.0

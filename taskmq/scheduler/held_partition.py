@@ -43,8 +43,6 @@ from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
 from taskmq.scheduler.wakeups import Wakeups
 
-__all__ = ["HeldPartition"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _PAUSE: Final = 0.5

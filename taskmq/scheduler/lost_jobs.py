@@ -53,8 +53,6 @@ from taskmq.scheduler.reports import WORKER_LOST, ReportConsumer, ReturnedJobs, 
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
 
-__all__ = ["LOST_AFTER", "InFlightWatch"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 LOST_AFTER: Final = 300.0

@@ -25,8 +25,6 @@ from taskmq.durable.watermark import Watermark
 from taskmq.errors import StateUnavailable, StoreUnavailable, StoreWentBack
 from taskmq.scheduler.fairness import divide
 
-__all__ = ["LEASE", "HeldLease", "PartitionLeases"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 LEASE: Final = 5.0

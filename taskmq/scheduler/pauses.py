@@ -17,8 +17,6 @@ from taskmq.durable.service import pause
 from taskmq.errors import MalformedMessage, StateUnavailable, StoreUnavailable
 from taskmq.model.commands import QueuePause, decode_command
 
-__all__ = ["PausedQueues"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _PERIOD: Final = 5.0

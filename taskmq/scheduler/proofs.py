@@ -13,8 +13,6 @@ from taskmq.durable.service import pause
 from taskmq.errors import StoreUnavailable
 from taskmq.model.jobs.proofs import ReportKey
 
-__all__ = ["InvitationProofs"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _PERIOD: Final = 30.0

@@ -64,8 +64,6 @@ from taskmq.scheduler.reports import ReportsQueue
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
 
-__all__ = ["InvitationPublisher"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _OUTAGES: Final = (BrokerUnavailable, BrokerBlocked, PublishUnknown)

@@ -41,8 +41,6 @@ from taskmq.scheduler.wakeups import Wakeups
 from taskmq.schedules.store_records import StoredRecords
 from taskmq.version import VERSION
 
-__all__ = ["Scheduler"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _PAUSE: Final = 0.5

@@ -25,8 +25,6 @@ from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.scheduler.pauses import PausedQueues
 from taskmq.scheduler.wakeups import DUE_TOPIC, FREED_TOPIC, Wakeups
 
-__all__ = ["LiveWorkers", "Signals"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _ECHO: Final = "store.echo."

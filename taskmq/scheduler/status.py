@@ -19,8 +19,6 @@ from taskmq.operations.queues import measure_demands
 from taskmq.schedules.status import OccurrenceCounts
 from taskmq.version import VERSION
 
-__all__ = ["DemandGauge", "SchedulerCounts", "SchedulerPresence", "SchedulerStatus"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _PERIOD: Final = 2.5

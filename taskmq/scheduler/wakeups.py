@@ -13,8 +13,6 @@ from taskmq.contracts.jobs import DispatchStore, Lane, encode_lanes, ready_topic
 from taskmq.scheduler.firing import Timers
 from taskmq.scheduler.partition import PartitionState
 
-__all__ = ["DUE_TOPIC", "FREED_TOPIC", "Wakeups"]
-
 DUE_TOPIC: Final = "store.due."
 FREED_TOPIC: Final = "store.partitions"
 # Timers are divided into shards by the last byte of the job ids, and shards over partitions.

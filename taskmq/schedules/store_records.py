@@ -11,7 +11,7 @@ from taskmq.contracts.jobs import JobStore, ScheduleChange, StoredSchedule
 from taskmq.contracts.stores import KeptRecord
 from taskmq.errors import EncodeError, InvalidOption
 from taskmq.middleware.chain import Sending
-from taskmq.model.envelope import LAST_INSTANT
+from taskmq.model.units import LAST_INSTANT
 from taskmq.run.context import leave_run
 from taskmq.schedules.definition import ScheduleEntry, check_not_unique, write_stored
 from taskmq.schedules.record import ActiveRun, Emitted, ScheduleRecord, decode_record, encode_record

@@ -24,13 +24,13 @@ from taskmq.errors import (
 )
 from taskmq.jobs.handle import Job
 from taskmq.model.codec import PLAIN
-from taskmq.model.envelope import JSON, LAST_INSTANT
+from taskmq.model.envelope import JSON
 from taskmq.model.history.suspensions import JobSignal, check_signal, decides_form, find_form, is_awaited
 from taskmq.model.jobs.changes import Action, RetryMode
 from taskmq.model.keys import check_chosen_id
 from taskmq.model.states import UNDERWAY
 from taskmq.model.topology import check_queue_name, class_of
-from taskmq.model.units import Duration, instant_ms, parse_duration, to_ms
+from taskmq.model.units import LAST_INSTANT, Duration, instant_ms, parse_duration, to_ms
 from taskmq.model.values.light_values import read_reference
 from taskmq.model.values.schemas import find_misfit
 from taskmq.stored_jobs.dependencies import resolve_upstream_again

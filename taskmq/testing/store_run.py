@@ -20,7 +20,7 @@ from taskmq.contracts.broker import Consumer, Delivery, Outgoing, Subscription
 from taskmq.contracts.history import Remembering
 from taskmq.contracts.jobs import DispatchedJob, JobStore, Pick, partition_key
 from taskmq.model.clock import Clock
-from taskmq.model.envelope import JSON, LAST_INSTANT, Invitation
+from taskmq.model.envelope import JSON, Invitation
 from taskmq.model.history.journals import SavedValues
 from taskmq.model.history.logs import LOGS_TASK, decode_logs
 from taskmq.model.jobs.filters import JobFilter
@@ -29,6 +29,7 @@ from taskmq.model.jobs.reports import Report, decode_reports, invite
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.topology import ReportQueue, jobs_queue, reports_queue
+from taskmq.model.units import LAST_INSTANT
 from taskmq.scheduler.dependents import EndReactions, JobEnd, ReactionTable
 from taskmq.scheduler.firing import ScheduleTurns
 from taskmq.scheduler.firing.due_loop import StoreClock

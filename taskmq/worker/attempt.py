@@ -13,8 +13,6 @@ from taskmq.options.task_options import TaskPlan
 from taskmq.run.execution import Execution
 from taskmq.tasks.task import Task
 
-__all__ = ["Attempt", "Permit"]
-
 
 class Permit(Protocol):
     """The right of one run that a guard granted."""

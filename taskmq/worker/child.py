@@ -31,8 +31,6 @@ from taskmq.worker.host.event_loop import loop_factory
 from taskmq.worker.reporter import Reporter
 from taskmq.worker.worker import Worker
 
-__all__ = ["main"]
-
 _EXIT_TIMEOUT: Final = 5.0
 
 

@@ -13,8 +13,6 @@ from taskmq.model.telemetry.metrics import Count
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.worker.config import WorkerConfig
 
-__all__ = ["EXIT_DISMISSED", "EXIT_USAGE", "ChildReady", "ChildReport", "ChildSpec", "read_line", "write_line"]
-
 
 class ChildReady(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     """Sent by a child once it consumes."""

@@ -17,8 +17,6 @@ from taskmq.worker.config_option import (
 )
 from taskmq.worker.prefetch import prefetch_for
 
-__all__ = ["DEFAULT_CONCURRENCY", "Capture", "Events", "LogErrors", "WorkerConfig"]
-
 Events = Literal["auto", "on", "off"]
 LogErrors = Literal["traceback", "message", "type"]
 Capture = Literal["off", "debug", "info", "warning", "error"]

@@ -13,8 +13,6 @@ import msgspec
 from taskmq.errors import InvalidOption
 from taskmq.model.units import parse_seconds, parse_size, size_text
 
-__all__ = ["ConfigOption", "check_config_fields", "count_option", "options_of", "seconds_option", "size_option"]
-
 
 class ConfigOption(msgspec.Struct, frozen=True):
     """Command line form and validation of one field of `WorkerConfig`.

@@ -42,8 +42,6 @@ from taskmq.worker.run_logs import RunLines
 from taskmq.worker.settlement.reports import ReportSender
 from taskmq.worker.settlement.settle import Settler
 
-__all__ = ["Dispatcher"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _INTERRUPT_TIMEOUT: Final = 5.0

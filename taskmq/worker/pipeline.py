@@ -38,8 +38,6 @@ from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.run.task_pool import WorkItem
 from taskmq.worker.settlement.settle import Settler
 
-__all__ = ["Pipeline"]
-
 _log = logging.getLogger("taskmq.worker")
 
 

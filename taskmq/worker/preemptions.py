@@ -23,8 +23,6 @@ from taskmq.worker.intake.slots import Slots
 from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.run.task_pool import WorkItem
 
-__all__ = ["RECALLED", "Preemptions"]
-
 _log = logging.getLogger("taskmq.worker")
 
 RECALLED: Final = "recalled before it began"

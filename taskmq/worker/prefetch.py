@@ -19,8 +19,6 @@ from typing import Final
 
 from taskmq.model.topology import WorkQueue, is_jobs_queue, is_lane
 
-__all__ = ["prefetch_for", "prefetch_of", "worth_changing"]
-
 _MOST: Final = 250
 _SHORT: Final = 0.01
 _MEDIUM: Final = 0.1

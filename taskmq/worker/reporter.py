@@ -12,8 +12,6 @@ from taskmq.worker.child_protocol import ChildReady, ChildReport, write_line
 from taskmq.worker.host.process_facts import ProcessorUse
 from taskmq.worker.worker import Worker
 
-__all__ = ["PERIOD", "Reporter"]
-
 PERIOD: Final = 1.0
 _DEPTHS_EVERY: Final = 5
 _LAST_WORDS: Final = 1.0

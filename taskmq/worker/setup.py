@@ -24,16 +24,6 @@ from taskmq.worker.host.resources import capacity, devices
 from taskmq.worker.intake.ordered_shards import LONGEST_HOLD
 from taskmq.worker.intake.resources import ResourcePool
 
-__all__ = [
-    "check_tasks",
-    "executors_for",
-    "longest_run",
-    "node_of",
-    "queues_of",
-    "resources_for",
-    "with_former_lanes",
-]
-
 
 def queues_of(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
     """Return the queues to consume.

@@ -53,8 +53,6 @@ from taskmq.worker.setup import (
     with_former_lanes,
 )
 
-__all__ = ["Worker"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _RECONNECT_PAUSE: Final = 1.0

@@ -36,8 +36,9 @@ from taskmq.model.states import JobState
 from taskmq.testing import FakeClock
 from taskmq.testing.job_store_suite import JobStoreSuite, driver
 from taskmq_sql.catalogue import SqlDefinitions, SqlTasks
+from taskmq_sql.jobs.codes import CODES
 from taskmq_sql.sqlite.jobs import dispatches, updates
-from taskmq_sql.sqlite.jobs.codes import CODES, id_bytes
+from taskmq_sql.sqlite.jobs.codes import id_bytes
 from taskmq_sql.sqlite.store import SqliteDispatch
 from tests.unit.store_kit import Database, StagedStore
 

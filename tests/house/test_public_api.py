@@ -20,7 +20,7 @@ import taskmq_prometheus
 import taskmq_rabbitmq
 import taskmq_redis
 import taskmq_s3
-from tests.house.tree import public_names
+from tests.house.tree import defined_names, listed_names, modules, public_names
 
 _INIT = Path(inspect.getfile(taskmq))
 
@@ -159,6 +159,19 @@ def test_every_module_says_what_it_is_for_and_what_it_offers(module: str) -> Non
     assert len(exported) == len(set(exported))
     assert [name for name in exported if not hasattr(loaded, name)] == []
     assert [name for name in exported if name.startswith("_")] == []
+
+
+def test_only_a_module_with_names_of_others_lists_its_public_names() -> None:
+    """Elsewhere a list would repeat the names without an underscore."""
+    found = {
+        module.where
+        for module in modules()
+        if not module.is_package
+        if (listed := listed_names(module.tree)) is not None and listed <= set(defined_names(module.tree))
+    }
+
+    # `taskmq.errors` exports its other names.
+    assert found == {"taskmq/control_flow.py"}
 
 
 def test_star_imports_give_exactly_the_public_names() -> None:

@@ -49,6 +49,9 @@ _SHORT = {
     "brokers/taskmq_local/rules/topics.py",
     "brokers/taskmq_rabbitmq/connect/backoff.py",
     "taskmq/worker/long_runs/delivery_ages.py",
+    # One service, or one helper of services, a module.
+    "taskmq/run/thread_frames.py",
+    "taskmq/scheduler/history/retention.py",
     # A rule for all who acquire a lease by its key.
     "taskmq/durable/lease_terms.py",
     # Names and helpers shared by several modules.

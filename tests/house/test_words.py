@@ -7,7 +7,7 @@ import tokenize
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from tests.house.tree import FOLDERS, ROOT, Module, classes, modules, nodes
+from tests.house.tree import FOLDERS, ROOT, Module, classes, listed_names, modules, nodes
 
 # Names of earlier builders; docs/glossary.md has their replacements.
 _BANNED = {
@@ -122,20 +122,13 @@ def test_the_docstring_of_a_public_name_says_more_than_the_name() -> None:
     found = {
         f"{module.where}:{node.lineno}: {text}"
         for module in modules()
-        for node in _public(module.tree, _exported_names(module))
+        for node in _public(module.tree, listed_names(module.tree))
         if len((text := (ast.get_docstring(node) or "").partition("\n\n")[0]).split()) in {1, 2, 3}
         # A reference: `See ...`, or the name of a contract.
         if not re.search(r"^See `|`\w+(\.\w+)+`| itself\.$", text)
     }
 
     assert found == set()
-
-
-def _exported_names(module: Module) -> set[str] | None:
-    for node in module.tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return {str(each.value) for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
-    return None
 
 
 def _public(

@@ -118,10 +118,19 @@ def _home(source: str, name: str) -> str | None:
 def public_names(module: ModuleType) -> list[str]:
     """Return a module's `__all__`, or without one the names that it defines without an underscore."""
     listed: list[str] | None = getattr(module, "__all__", None)
-    return list(dict.fromkeys(_defined_names(ast.parse(inspect.getsource(module))))) if listed is None else listed
+    return list(dict.fromkeys(defined_names(ast.parse(inspect.getsource(module))))) if listed is None else listed
 
 
-def _defined_names(tree: ast.Module) -> Iterator[str]:
+def listed_names(tree: ast.Module) -> set[str] | None:
+    """Return the names in a module's `__all__`; None if it has none."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return {str(each.value) for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
+    return None
+
+
+def defined_names(tree: ast.Module) -> Iterator[str]:
+    """Yield the names that a module defines without an underscore."""
     for node in tree.body:
         match node:
             case (

@@ -61,8 +61,6 @@ from taskmq_sql.retention import forget_old
 from taskmq_sql.runs import SqlRuns
 from taskmq_sql.schedules import SqlSchedules
 
-__all__ = ["PostgresDispatch"]
-
 KEPT_DAYS: Final = 30
 _SHARDS: Final = 64
 _AT_BROKER: Final = frozenset({JobState.DISPATCHED})

@@ -5,8 +5,6 @@ from typing import Final
 from taskmq_sql.runs.workflows import forget_contents
 from taskmq_sql.steps import JobId, Row, Steps, ask, first, job_id
 
-__all__ = ["forget_some_ended", "forget_some_of_tenant"]
-
 _TOGETHER: Final = 500
 _ENDED: Final = "select id from taskmq.run where ended <= $1 order by ended limit 1"
 _OF_TENANT: Final = """

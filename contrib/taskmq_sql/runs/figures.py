@@ -8,8 +8,6 @@ from taskmq.model.runs.records import RunState
 from taskmq_sql.runs.starts import RUN_CODES
 from taskmq_sql.steps import Steps, ask
 
-__all__ = ["read_figures"]
-
 _RUNNING, _SUCCEEDED, _FAILED = (
     RUN_CODES[state] for state in (RunState.RUNNING, RunState.SUCCEEDED, RunState.FAILED)
 )

@@ -17,22 +17,6 @@ from taskmq_sql.jobs.codes import CODES
 from taskmq_sql.runs.values import read_result
 from taskmq_sql.steps import JobId, Query, Row, Steps, ask, clock, first, job_id, together
 
-__all__ = [
-    "Inbox",
-    "add_timers",
-    "answer",
-    "delete_rows",
-    "fire_timers",
-    "pending",
-    "put_rows",
-    "read_alone",
-    "read_inboxes",
-    "read_record",
-    "send",
-    "wake",
-    "write_answers",
-]
-
 _EXISTS: Final = "select 1 from taskmq.run where id = $1 and state <> 0 for key share"
 _SENDER: Final = """
 insert into taskmq.run_answer (run, id) values ($1, $2) on conflict (run, id) do nothing returning id"""

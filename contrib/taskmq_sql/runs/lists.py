@@ -15,8 +15,6 @@ from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.runs.starts import RUN_CODES, read_run
 from taskmq_sql.steps import JobId, Steps, ask
 
-__all__ = ["list_ended", "list_runs"]
-
 _Place = tuple[int, str]
 """The start (ms) and the id of a run."""
 

@@ -17,8 +17,6 @@ from taskmq.model.runs.records import InboxRow, RunRecord
 from taskmq_sql.runs.inbox import put_rows
 from taskmq_sql.steps import JobId, Steps, ask, first, insert, job_id, lock, together
 
-__all__ = ["PlaceChange", "change_places", "find_place"]
-
 _LEAVE: Final = "delete from taskmq.run_place where run = any($1::uuid[])"
 _ENTER: Final = """
 insert into taskmq.run_place (run, tenant, workflow, created, generation, most)

@@ -20,8 +20,6 @@ from taskmq_sql.runs.inbox import wake
 from taskmq_sql.runs.workflows import content_of, current_version, forget_contents, has_version, keep_content
 from taskmq_sql.steps import JobId, Row, Steps, ask, clock, insert, job_id, together
 
-__all__ = ["RUN_CODES", "check_content", "encode_run", "read_run", "start"]
-
 RUN_CODES: Final[dict[RunState, int]] = {
     RunState.RUNNING: 1,
     RunState.SUCCEEDED: 2,

@@ -33,8 +33,6 @@ from taskmq_sql.runs.transitions import Graphs, advance, advance_alone
 from taskmq_sql.runs.values import children, read_values, steps, steps_of
 from taskmq_sql.steps import JobId, Runner, Steps, Work, first
 
-__all__ = ["JoinTransaction", "SqlRuns"]
-
 T = TypeVar("T")
 
 _RUN: Final = "select record, value from taskmq.run where id = $1 and state <> 0"

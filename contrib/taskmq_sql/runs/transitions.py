@@ -50,8 +50,6 @@ from taskmq_sql.steps import (
     together,
 )
 
-__all__ = ["Graphs", "advance", "advance_alone", "load_version"]
-
 Graphs = MutableMapping[str, RunGraph]
 """Cached graphs by their versions."""
 

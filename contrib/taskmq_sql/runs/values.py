@@ -14,8 +14,6 @@ from taskmq.model.runs.workspace import Need, Workspace
 from taskmq.model.values.light_values import REFERENCE, join_values, keep_whole, read_reference
 from taskmq_sql.steps import JobId, Query, Row, Steps, ask, first, insert, job_id
 
-__all__ = ["children", "meet", "read_result", "read_values", "steps", "steps_of", "write_steps"]
-
 # A scalar subquery per row: PostgreSQL would scan the steps and children of a new table for a join.
 _STEPS: Final = """
 with k (run, name, child) as (@rows(uuid, text, int))

@@ -6,21 +6,6 @@ from typing import Final
 from taskmq.contracts.jobs import StoredVersion
 from taskmq_sql.steps import Row, Steps, ask, clock, first
 
-__all__ = [
-    "activate",
-    "change_contents",
-    "content_of",
-    "current_version",
-    "forget_contents",
-    "forget_workflows",
-    "has_version",
-    "keep_content",
-    "list_versions",
-    "list_workflows",
-    "put_workflow",
-    "read_workflow",
-]
-
 # Locked, so that no deletion of unused contents overlooks the version or the run that this transaction inserts.
 _HAS_CONTENT: Final = "select 1 from taskmq.workflow_content where version = $1 for share"
 _KEEP: Final = """

@@ -9,12 +9,13 @@ from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import startable
 from taskmq.model.states import JobState
 from taskmq_embedded.work import Care
+from taskmq_sql.jobs.codes import CODES
 from taskmq_sql.jobs.values import decode_detail
 from taskmq_sql.nodes import insert_allocations
 from taskmq_sql.nodes.store import Reserve
 from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.sqlite.jobs.codes import CODES, id_bytes, id_text
+from taskmq_sql.sqlite.jobs.codes import id_bytes, id_text
 from taskmq_sql.sqlite.jobs.dispatches import dispatch_named, holds
 from taskmq_sql.sqlite.quota_dispatch import admit_placements
 from taskmq_sql.sqlite.runner import drive

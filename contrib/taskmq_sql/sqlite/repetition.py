@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from taskmq.contracts.jobs import HistoryEntry, JobRecord, JobUpdate, NewJob, Submitted, count_reattached
 from taskmq.model.states import RESUMABLE, TERMINAL, JobState
+from taskmq_sql.jobs.codes import CODES
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.sqlite.jobs.codes import CODES, id_bytes
+from taskmq_sql.sqlite.jobs.codes import id_bytes
 from taskmq_sql.sqlite.jobs.dependencies import Upstream, settle_ends_of
 from taskmq_sql.sqlite.jobs.dependents import forget_failed_upstream, reattach_dependents
 from taskmq_sql.sqlite.jobs.records import get

@@ -6,8 +6,9 @@ from uuid import UUID
 
 from taskmq.contracts.jobs import cancellation
 from taskmq.model.states import UNDERWAY
+from taskmq_sql.jobs.codes import STATES
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.sqlite.jobs.codes import STATES, id_text
+from taskmq_sql.sqlite.jobs.codes import id_text
 from taskmq_sql.sqlite.jobs.live_jobs import load
 from taskmq_sql.sqlite.jobs.submissions import occur
 from taskmq_sql.sqlite.jobs.updates import update

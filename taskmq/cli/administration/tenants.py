@@ -18,12 +18,9 @@ _COLUMNS: Final = ("name", "description", "created", "disabled")
 def add(name: str, /, *, description: str = "") -> None:
     """Add a tenant. It owns the jobs that already carry its name.
 
-    Parameters
-    ----------
-    name
-        The tenant's name, as used in jobs.
-    description
-        Who the tenant is.
+    Args:
+        name: The tenant's name, as used in jobs.
+        description: Who the tenant is.
     """
     made = ask(lambda api: api.tenants.add(name, description=description))
     show_record(made, lambda: _row(made))
@@ -39,10 +36,8 @@ def list_tenants() -> None:
 def disable(name: str, /) -> None:
     """Suspend all roles on a tenant, within a minute everywhere. Its jobs continue.
 
-    Parameters
-    ----------
-    name
-        The tenant.
+    Args:
+        name: The tenant.
     """
     ask(lambda api: api.tenants.change(name, is_disabled=True))
     note(f"tenant {name} disabled; undo with `taskmq admin tenant enable {name}`")
@@ -52,10 +47,8 @@ def disable(name: str, /) -> None:
 def enable(name: str, /) -> None:
     """Restore the roles on a disabled tenant.
 
-    Parameters
-    ----------
-    name
-        The tenant.
+    Args:
+        name: The tenant.
     """
     ask(lambda api: api.tenants.change(name, is_disabled=False))
     note(f"tenant {name} enabled")
@@ -66,10 +59,8 @@ def enable(name: str, /) -> None:
 def remove(name: str, /) -> None:
     """Remove a tenant and all roles on it. Its jobs remain, visible only to roles on the instance.
 
-    Parameters
-    ----------
-    name
-        The tenant.
+    Args:
+        name: The tenant.
     """
     ask(lambda api: api.tenants.remove(name))
     note(f"tenant {name} removed")

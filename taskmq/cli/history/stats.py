@@ -33,18 +33,12 @@ def stats(
 
     Schedulers count the reports of workers, unless they run with `--no-history`.
 
-    Parameters
-    ----------
-    since
-        Length of the period, such as 2h.
-    task
-        Only this task.
-    queue
-        Only this queue.
-    tenant
-        Only this tenant.
-    by
-        Group by these, separated by commas: task, queue, tenant.
+    Args:
+        since: Length of the period, such as 2h.
+        task: Only this task.
+        queue: Only this queue.
+        tenant: Only this tenant.
+        by: Group by these, separated by commas: task, queue, tenant.
     """
     begin = to_datetime(SystemClock().now_ms()) - timedelta(seconds=parse_seconds(since, what="since"))
     parts = tuple(part.strip() for part in by.split(","))

@@ -38,18 +38,12 @@ def usage(
     Schedulers count the reports of workers of both lanes, unless they run with `--no-history`. Coroutines share a
     thread, so their processor time is not measured.
 
-    Parameters
-    ----------
-    since
-        Length of the period, such as 6d; its first day is shown whole.
-    task
-        Only this task.
-    queue
-        Only this queue.
-    tenant
-        Only this tenant.
-    by
-        Group by these, separated by commas: tenant, task, queue.
+    Args:
+        since: Length of the period, such as 6d; its first day is shown whole.
+        task: Only this task.
+        queue: Only this queue.
+        tenant: Only this tenant.
+        by: Group by these, separated by commas: tenant, task, queue.
     """
     begin = to_datetime(SystemClock().now_ms()) - timedelta(seconds=parse_seconds(since, what="since"))
     parts = tuple(part.strip() for part in by.split(","))

@@ -32,10 +32,8 @@ def list_nodes() -> None:
 def show(node: str, /) -> None:
     """Show a node.
 
-    Parameters
-    ----------
-    node
-        The node's name or id.
+    Args:
+        node: The node's name or id.
     """
     _show(ask(lambda api: api.nodes.get(node)))
 
@@ -45,10 +43,8 @@ def show(node: str, /) -> None:
 def drain(node: str, /) -> None:
     """Stop placing jobs on a node. Running jobs continue.
 
-    Parameters
-    ----------
-    node
-        The node's name or id.
+    Args:
+        node: The node's name or id.
     """
     _show(ask(lambda api: api.nodes.drain(node)))
 
@@ -58,10 +54,8 @@ def drain(node: str, /) -> None:
 def resume(node: str, /) -> None:
     """Resume placing jobs on a drained node.
 
-    Parameters
-    ----------
-    node
-        The node's name or id.
+    Args:
+        node: The node's name or id.
     """
     _show(ask(lambda api: api.nodes.resume(node)))
 
@@ -72,10 +66,8 @@ def resume(node: str, /) -> None:
 def remove(node: str, /) -> None:
     """Remove a node and end its allocations. It returns if its workers still run.
 
-    Parameters
-    ----------
-    node
-        The node's name or id.
+    Args:
+        node: The node's name or id.
     """
     _show(ask(lambda api: api.nodes.remove(node)))
 
@@ -84,16 +76,11 @@ def remove(node: str, /) -> None:
 def allocations(*, node: str | None = None, job: str | None = None, ended: bool = False, limit: int = 50) -> None:
     """List allocations, newest first.
 
-    Parameters
-    ----------
-    node
-        Only this node, by name.
-    job
-        Only this job.
-    ended
-        Include ended allocations.
-    limit
-        Maximum number of allocations.
+    Args:
+        node: Only this node, by name.
+        job: Only this job.
+        ended: Include ended allocations.
+        limit: Maximum number of allocations.
     """
 
     async def read(api: Api) -> "tuple[list[AllocationView], dict[str, str]]":

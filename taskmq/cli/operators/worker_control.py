@@ -107,12 +107,9 @@ def log_level(level: LogLevel, /, *names: str, choice: _Choice = _BY_NAME) -> in
 
     Tasks that run in processes of their own keep their level.
 
-    Parameters
-    ----------
-    level
-        debug, info, warning, error or critical.
-    names
-        Workers, by name.
+    Args:
+        level: debug, info, warning, error or critical.
+        names: Workers, by name.
     """
     return _send(choice.body(names, command="log_level", level=level), choice.within)
 

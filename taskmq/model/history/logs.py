@@ -12,9 +12,9 @@ from typing import Annotated, Final
 import msgspec
 
 from taskmq.errors import InvalidOption, MalformedMessage
-from taskmq.model.envelope import LAST_INSTANT, Token
+from taskmq.model.envelope import Token
 from taskmq.model.history.sent_runs import SentJobFacts, encode_batches
-from taskmq.model.units import did_you_mean, storable
+from taskmq.model.units import LAST_INSTANT, did_you_mean, storable
 
 LOGS_TASK: Final = "taskmq.logs"
 """Task name of messages that carry log lines."""

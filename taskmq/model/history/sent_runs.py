@@ -15,10 +15,11 @@ from typing import Annotated, Final
 import msgspec
 
 from taskmq.errors import MalformedMessage
-from taskmq.model.envelope import LAST_INSTANT, Envelope, new_job_id, submitted_at
+from taskmq.model.envelope import Envelope, new_job_id, submitted_at
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
+from taskmq.model.units import LAST_INSTANT
 
 RUNS_TASK: Final = "taskmq.runs"
 """Task name of messages that carry runs of sent jobs."""

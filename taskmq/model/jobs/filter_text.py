@@ -14,11 +14,10 @@ from typing import Any, Final, NamedTuple, get_args
 from msgspec.structs import replace
 
 from taskmq.errors import InvalidFilter, InvalidOption
-from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter, Retried, ViaChoice
 from taskmq.model.runs.records import RunState
 from taskmq.model.states import JobState
-from taskmq.model.units import did_you_mean, parse_duration, to_ms
+from taskmq.model.units import LAST_INSTANT, did_you_mean, parse_duration, to_ms
 
 _WORDS: Final[dict[str, frozenset[JobState]]] = {
     **{str(state): frozenset({state}) for state in JobState if state is not JobState.UNKNOWN},

@@ -15,11 +15,12 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 
 from taskmq.errors import EncodeError, MalformedMessage
-from taskmq.model.envelope import LAST_INSTANT, MSGPACK, Invitation, Token
+from taskmq.model.envelope import MSGPACK, Invitation, Token
 from taskmq.model.history.journals import RunProgress, SavedValues, SaveRequest
 from taskmq.model.history.suspensions import ARGUMENTS, NewArguments, decode_arguments
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
+from taskmq.model.units import LAST_INSTANT
 
 LONGEST: Final = 262_144
 """Maximum bytes of one message with reports; a single larger report has its own message."""

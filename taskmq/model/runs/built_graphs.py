@@ -18,8 +18,6 @@ from taskmq.model.runs.validation import validate_workflow
 from taskmq.model.runs.workspace import Workspace
 from taskmq.model.values.light_values import LightValue, open_value
 
-__all__ = ["begun_content", "end_build"]
-
 
 def begun_content(content: WorkflowContent) -> WorkflowContent:
     """Return the content with which a run began: without the steps that it has built."""

@@ -13,8 +13,6 @@ from typing import Any, Final, NamedTuple, cast
 
 from taskmq.model.runs.paths import Lookup, Path, PathError, parse_path
 
-__all__ = ["Condition", "ConditionError", "parse_condition"]
-
 _LONGEST: Final = 2_000
 _DEEPEST: Final = 40
 _TOKEN: Final = re.compile(

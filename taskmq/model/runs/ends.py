@@ -6,8 +6,6 @@ from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.workspace import ErasedValue, Transition, Workspace
 from taskmq.model.values.light_values import lighten
 
-__all__ = ["cancel_run", "end_child", "end_run", "end_step", "settle", "time_out", "wake"]
-
 
 def end_step(
     here: Workspace, step: StepRecord, state: StepState, *, value: bytes | None = None, error: str = ""

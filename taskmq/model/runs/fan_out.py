@@ -12,8 +12,6 @@ from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.workspace import ErasedValue, Transition, Workspace
 from taskmq.model.values.light_values import lighten
 
-__all__ = ["MOST_CALLS", "BatchCall", "add_calls", "begin_children", "close_batch", "expand", "make_job"]
-
 MOST_CALLS: Final = 200
 """Maximum of calls that one inbox row adds to a batch."""
 

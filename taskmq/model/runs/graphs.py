@@ -15,17 +15,6 @@ from taskmq.model.runs.conditions import parse_condition
 from taskmq.model.runs.paths import Path, paths_in
 from taskmq.model.runs.rules import StepRule, parse_rule
 
-__all__ = [
-    "MAX_WIDTH",
-    "MOST_ACTIVE_RUNS",
-    "RunGraph",
-    "StepContent",
-    "StepKind",
-    "WorkflowContent",
-    "encode_workflow",
-    "load_graph",
-]
-
 StepKind = Literal["task", "each", "batch", "wait", "sleep", "workflow", "value"]
 
 MAX_WIDTH: Final = 100_000

@@ -27,8 +27,6 @@ from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.starts import begin, end_wait, evaluate, receive_signal
 from taskmq.model.runs.workspace import Transition, Workspace
 
-__all__ = ["advance", "has_work", "open_run"]
-
 
 def open_run(run: RunRecord, graph: RunGraph) -> None:
     """Prepare a new run of a graph."""

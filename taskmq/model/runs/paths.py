@@ -15,19 +15,6 @@ import msgspec
 
 from taskmq.model.values.light_values import LightValue
 
-__all__ = [
-    "NAME",
-    "KeptElsewhere",
-    "Lookup",
-    "Path",
-    "PathError",
-    "find_value",
-    "parse_path",
-    "paths_in",
-    "read_data",
-    "resolve",
-]
-
 NAME: Final = r"[A-Za-z_][A-Za-z0-9_-]*"
 """Pattern of names of steps and parameters, and of keys in a path."""
 

@@ -8,22 +8,6 @@ import msgspec
 from taskmq.model.envelope import KeptPart
 from taskmq.model.runs.rules import StepState, UpstreamCounts
 
-__all__ = [
-    "AgendaItem",
-    "ChildRun",
-    "InboxKind",
-    "InboxRow",
-    "QuotaWait",
-    "RunChanges",
-    "RunRecord",
-    "RunState",
-    "StepJob",
-    "StepKey",
-    "StepRecord",
-    "StepTimer",
-]
-
-
 _MOST_JOBS: Final = 5
 
 

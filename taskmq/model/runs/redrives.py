@@ -16,8 +16,6 @@ from taskmq.model.runs.rules import StepState, UpstreamCounts
 from taskmq.model.runs.starts import evaluate
 from taskmq.model.runs.workspace import Transition, Workspace
 
-__all__ = ["decide_all", "explain_refusal", "find_revived", "opening_state", "recount", "redrive", "revive"]
-
 
 def opening_state(run: RunRecord, graph: RunGraph) -> RunState:
     """Return the state of a run that was started or redriven: `queued` if it needs a place to begin.

@@ -6,17 +6,6 @@ from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 import msgspec
 
-__all__ = [
-    "RULE_ALIASES",
-    "RULE_NAMES",
-    "RuleName",
-    "StepRule",
-    "StepState",
-    "UpstreamCounts",
-    "decide",
-    "parse_rule",
-]
-
 
 class StepState(StrEnum):
     """State of a step. A running step has a job, children or a child run, or waits for a signal or an instant."""

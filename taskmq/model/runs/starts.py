@@ -17,8 +17,6 @@ from taskmq.model.runs.workspace import ErasedValue, Transition, Workspace
 from taskmq.model.units import parse_duration, to_ms
 from taskmq.model.values.light_values import lighten
 
-__all__ = ["DEEPEST", "MOST_SIGNALS", "begin", "end_wait", "evaluate", "receive_signal"]
-
 DEEPEST: Final = 10
 """Maximum of runs above a run."""
 MOST_SIGNALS: Final = 1_000

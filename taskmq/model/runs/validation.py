@@ -14,8 +14,6 @@ from taskmq.model.runs.rules import StepRule, parse_rule
 from taskmq.model.units import did_you_mean, parse_duration
 from taskmq.model.values.schemas import find_misfit
 
-__all__ = ["MOST_STEPS", "PARAMETERS", "WorkflowFault", "find_wrong_parameter", "validate_workflow"]
-
 MOST_STEPS: Final = 10_000
 """Maximum of steps in one graph, without the children of steps."""
 

@@ -25,8 +25,6 @@ from taskmq.model.runs.records import (
 from taskmq.model.runs.rules import StepState
 from taskmq.model.values.light_values import join_values, lighten, open_value
 
-__all__ = ["MOST_WRITES", "ErasedValue", "Need", "RowBudget", "Transition", "Workspace"]
-
 MOST_WRITES: Final = 500
 """Maximum of rows that a transaction writes."""
 

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from taskmq.app import TaskMQ
 from taskmq.contracts.identity import Actor
 from taskmq.errors import InvalidOption, JobConflict
-from taskmq.model.envelope import LAST_INSTANT, new_job_id
+from taskmq.model.envelope import new_job_id
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.bulks import Bulk, BulkAction, narrow_filter
 from taskmq.model.jobs.changes import RetryMode
-from taskmq.model.units import Duration, instant_ms, parse_duration, to_ms
+from taskmq.model.units import LAST_INSTANT, Duration, instant_ms, parse_duration, to_ms
 from taskmq.operations.bulks.pages import BulkChange, check_change
 from taskmq.operations.tenant_jobs import TenantJobs
 

@@ -18,8 +18,6 @@ from taskmq.scheduler.alerts.run_figures import RunAlertFigures
 from taskmq.scheduler.alerts.unschedulable import unschedulable_jobs
 from taskmq.scheduler.signals import LiveWorkers
 
-__all__ = ["AlertFigures"]
-
 # Most tenants in one read.
 _MOST_TENANTS: Final = 500
 # Rows per read, so that dispatching on the same loop is not delayed.

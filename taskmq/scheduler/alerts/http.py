@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 from taskmq.errors import TaskMQError
 from taskmq.model.history.addresses import is_public
 
-__all__ = ["DeliveryFailed", "post"]
-
 _TIMEOUT: Final = 15.0
 _LONGEST_HEAD: Final = 16_384
 _PORTS: Final = {"http": 80, "https": 443}

@@ -8,8 +8,6 @@ from typing import Final
 from taskmq.scheduler.alerts.http import DeliveryFailed
 from taskmq.scheduler.alerts.settings import MailServer
 
-__all__ = ["send_mail"]
-
 _TIMEOUT: Final = 15.0
 
 

@@ -12,17 +12,6 @@ from taskmq.contracts.history import AlertNotice
 from taskmq.model.history.alerts import METRICS, AlertChange, AlertRule
 from taskmq.model.units import to_datetime
 
-__all__ = [
-    "ALERTMANAGER_MS",
-    "alertmanager_body",
-    "line_of",
-    "mail_of",
-    "notice_id",
-    "signature",
-    "subject_line",
-    "webhook_body",
-]
-
 _WORDS: Final = {"firing": "FIRING", "again": "STILL FIRING", "resolved": "RESOLVED", "test": "TEST"}
 
 ALERTMANAGER_MS: Final = 300_000

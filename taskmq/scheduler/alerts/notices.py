@@ -26,8 +26,6 @@ from taskmq.scheduler.alerts.receivers import posts_of
 from taskmq.scheduler.alerts.settings import AlertSettings
 from taskmq.scheduler.alerts.turns import NoticeTurns
 
-__all__ = ["NoticeSender"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _PERIOD: Final = 2.0

@@ -19,8 +19,6 @@ from taskmq.model.history.alerts import AlertChange
 from taskmq.model.history.channels import Channel
 from taskmq.scheduler.alerts.messages import alertmanager_body, line_of, subject_line, webhook_body
 
-__all__ = ["Post", "posts_of"]
-
 _CHANGES: Final = 20
 # Slack's limit. Discord permanently refuses longer texts.
 _SLACK: Final = 4_000

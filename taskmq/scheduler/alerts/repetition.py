@@ -16,8 +16,6 @@ from taskmq.scheduler.alerts.http import DeliveryFailed, post
 from taskmq.scheduler.alerts.messages import alertmanager_body
 from taskmq.scheduler.alerts.settings import AlertSettings
 
-__all__ = ["AlertRepetition"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _PERIOD_MS: Final = 60_000

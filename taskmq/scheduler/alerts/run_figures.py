@@ -14,8 +14,6 @@ from taskmq.schedules.store_records import record_of
 from taskmq.schedules.target import name_of_runs
 from taskmq.schedules.turn import LONGEST_RETRY_MS
 
-__all__ = ["RunAlertFigures"]
-
 # Workflows per read, so that dispatching on the same loop is not delayed.
 _TOGETHER: Final = 100
 _MOST_SCHEDULES: Final = 2_000

@@ -8,8 +8,6 @@ import msgspec
 
 from taskmq.errors import InvalidSetting
 
-__all__ = ["AlertSettings", "MailServer"]
-
 _PORTS: Final = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
 
 

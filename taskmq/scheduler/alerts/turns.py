@@ -10,8 +10,6 @@ from typing import Final
 from taskmq.contracts.history import AlertNotice, NoticeTurn
 from taskmq.model.history.channels import channel_host
 
-__all__ = ["NoticeTurns"]
-
 _OF_TENANT: Final = 2
 _IN_SLOW_LANE: Final = 2
 _SLOW_SECONDS: Final = 5.0

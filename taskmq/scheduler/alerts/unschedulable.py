@@ -10,8 +10,6 @@ from taskmq.contracts.jobs import JobStore, Lane, Pick
 from taskmq.errors import InvalidOption
 from taskmq.model.nodes import HostNode, JobNeeds, could_ever_fit
 
-__all__ = ["unschedulable_jobs"]
-
 _MOST: Final = 5_000
 # Jobs per read, so that dispatching on the same loop is not delayed.
 _TOGETHER: Final = 200

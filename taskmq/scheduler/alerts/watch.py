@@ -27,8 +27,6 @@ from taskmq.scheduler.alerts.repetition import AlertRepetition
 from taskmq.scheduler.alerts.settings import AlertSettings
 from taskmq.scheduler.signals import LiveWorkers
 
-__all__ = ["AlertWatch"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _KEY: Final = "alerts"

@@ -21,8 +21,6 @@ from taskmq.model.jobs.call_schemas import flaw_of
 from taskmq.model.jobs.registrations import TaskRegistration, ToldTasks, decode_told, encode_registration
 from taskmq.tasks.registration import registrations_of
 
-__all__ = ["TaskRegistrar"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _AGAIN: Final = 600.0

@@ -44,8 +44,6 @@ from taskmq.reactions import (
 from taskmq.reactions.model.pending import RecordedEvent
 from taskmq.stored_jobs.new_jobs import name_of
 
-__all__ = ["Awaiting", "AwaitingRun", "JobEnd", "ReactionTable"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _PERIOD: Final = 1.0

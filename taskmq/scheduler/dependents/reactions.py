@@ -24,8 +24,6 @@ from taskmq.model.states import TERMINAL
 from taskmq.reactions import Reaction
 from taskmq.scheduler.dependents.reaction_table import Awaiting, ReactionTable
 
-__all__ = ["EndReactions"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _PERIOD: Final = 1.0

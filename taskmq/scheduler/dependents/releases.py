@@ -18,8 +18,6 @@ from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.scheduler.wakeups import Wakeups
 
-__all__ = ["DependentReleases"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _POLL: Final = 0.5

@@ -5,8 +5,6 @@ from typing import Final
 
 from taskmq.model.jobs.pools import SLOTS_ASKED, Amounts, TenantPool, check_pools, path_of
 
-__all__ = ["ONE_SLOT", "Account", "Accounts"]
-
 ONE_SLOT: Final[Amounts] = {SLOTS_ASKED: 1.0}
 """Needs of a job if nothing else is known; no job needs less."""
 

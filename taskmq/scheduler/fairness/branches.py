@@ -21,8 +21,6 @@ from taskmq.model.jobs.pools import Amounts
 from taskmq.scheduler.fairness.accounts import Account
 from taskmq.scheduler.fairness.order import Key, Order
 
-__all__ = ["Branch", "Clocks", "Leaf"]
-
 Clocks = tuple[float, ...]
 """The virtual times above a branch, its parent's first."""
 

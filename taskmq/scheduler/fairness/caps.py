@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from taskmq.model.jobs.pools import Amounts, TenantPool
 from taskmq.scheduler.fairness.accounts import Account, Accounts
 
-__all__ = ["Caps"]
-
 
 class Caps:
     """Placed amounts of each pool, for each queue separately."""

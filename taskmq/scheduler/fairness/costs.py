@@ -14,8 +14,6 @@ import msgspec
 from taskmq.contracts.jobs import Lane
 from taskmq.model.jobs.pools import Amounts
 
-__all__ = ["ChargedJob", "Flights", "RunTimes"]
-
 # Weight of the newest run in the moving average.
 _NEWEST: Final = 0.2
 # Charge if nothing is known. Charges are only compared with each other.

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-__all__ = ["Division", "divide"]
-
 
 class Division(msgspec.Struct, frozen=True):
     """Decision of a scheduler.

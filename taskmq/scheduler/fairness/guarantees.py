@@ -14,8 +14,6 @@ from taskmq.model.topology import CLASSES, class_of
 from taskmq.scheduler.fairness.accounts import Accounts
 from taskmq.scheduler.fairness.queue_turns import IN_CLASSES
 
-__all__ = ["Guarantees"]
-
 # Tolerance for rounding errors.
 _TINY: Final = 1e-9
 

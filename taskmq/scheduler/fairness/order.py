@@ -3,8 +3,6 @@
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, Generic, TypeVar
 
-__all__ = ["Key", "Order"]
-
 T = TypeVar("T")
 
 Key = tuple[float, float]

@@ -20,8 +20,6 @@ from taskmq.scheduler.fairness.branches import Branch, Leaf
 from taskmq.scheduler.fairness.costs import ChargedJob, Flights, RunTimes
 from taskmq.scheduler.fairness.order import Key, Order
 
-__all__ = ["BY_HEADS", "IN_CLASSES", "Head", "QueueTurns"]
-
 Head = tuple[float, float]
 """First job of a lane: when it became due and when it expires, in seconds."""
 

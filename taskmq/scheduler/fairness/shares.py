@@ -16,8 +16,6 @@ from taskmq.model.jobs.pools import FAIR, Amounts, QueuePolicy, TenantPool
 from taskmq.scheduler.fairness.costs import RunTimes
 from taskmq.scheduler.fairness.queue_turns import BY_HEADS, Head, QueueTurns
 
-__all__ = ["Shares"]
-
 _SLOTS: Final[Mapping[str, Amounts]] = {}
 
 

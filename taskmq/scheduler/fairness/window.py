@@ -7,8 +7,6 @@ enough that no worker waits for the next dispatch.
 from math import ceil, exp
 from typing import Final
 
-__all__ = ["FLOOR", "Window"]
-
 FLOOR: Final = 64
 """Window of a queue without known live workers."""
 

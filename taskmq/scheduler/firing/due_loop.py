@@ -17,8 +17,6 @@ from taskmq.durable.service import pause
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
 
-__all__ = ["DueLoop", "DueRow", "FiringPace", "StoreClock"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _PERIOD: Final = 1.0

@@ -11,8 +11,6 @@ from taskmq.schedules.occurrence import occurrence_envelope
 from taskmq.schedules.record import OccurrenceClaim
 from taskmq.stored_jobs.new_jobs import new_job
 
-__all__ = ["job_of"]
-
 
 def job_of(
     app: TaskMQ, rule: StoredRule, call: Envelope, claim: OccurrenceClaim, *, occurrence: str, keyed: bool, now: int

@@ -7,8 +7,6 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.jobs import StoredSchedule
 from taskmq.schedules.definition import StoredRule, read_stored
 
-__all__ = ["RuleCache"]
-
 _KEPT: Final = 1_000
 
 

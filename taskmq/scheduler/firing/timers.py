@@ -8,8 +8,6 @@ from taskmq.scheduler.firing.due_loop import DueLoop, FiringPace, StoreClock
 from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.status import SchedulerCounts
 
-__all__ = ["Timers"]
-
 _BATCH: Final = 500
 
 

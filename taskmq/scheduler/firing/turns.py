@@ -34,8 +34,6 @@ from taskmq.schedules.store_records import record_of
 from taskmq.schedules.triggers import jitter_of
 from taskmq.schedules.turn import LONGEST_RETRY_MS, Replica, Turn, complete, next_look, put_off, take_turn
 
-__all__ = ["ScheduleTurns"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _BATCH: Final = 250

@@ -28,8 +28,6 @@ from taskmq.schedules.triggers import jitter_of
 from taskmq.schedules.turn import complete, next_look, postpone
 from taskmq.workflow.runs.service import RunService
 
-__all__ = ["ScheduledWorkflows"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _TRIES: Final = 20

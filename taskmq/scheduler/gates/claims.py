@@ -24,8 +24,6 @@ from taskmq.run.context import SCHEDULE_NAME
 from taskmq.scheduler.gates.demands import TaskDemands
 from taskmq.tasks.task import Task
 
-__all__ = ["ClaimTurn", "ClaimWaits", "ClaimsOf", "TaskClaims", "answer_of", "fence_of"]
-
 ClaimsOf = Callable[[str, str, bytes], tuple[JobClaim, ...]]
 """Returns the claims of a job by its task, queue and body."""
 

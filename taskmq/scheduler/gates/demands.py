@@ -11,8 +11,6 @@ from taskmq.model.envelope import decode_envelope
 from taskmq.options.limits import Limit
 from taskmq.tasks.task import Task
 
-__all__ = ["TaskDemands"]
-
 _NOTHING: Final[Sequence[Demand]] = ()
 _args: Final = msgspec.json.Decoder(tuple[Any, ...])
 _kwargs: Final = msgspec.json.Decoder(dict[str, Any])

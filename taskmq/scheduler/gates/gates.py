@@ -21,8 +21,6 @@ from taskmq.model.limits import LEAD, count_starts, first_start, used_until, wai
 from taskmq.scheduler.gates.claims import ClaimTurn
 from taskmq.scheduler.gates.demands import TaskDemands
 
-__all__ = ["Gates"]
-
 # Most seconds that the jobs of strict rates are expected to travel to their workers.
 _LONGEST_LEAD: Final = 2.0
 _LONGER: Final = 1.5

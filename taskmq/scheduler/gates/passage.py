@@ -13,8 +13,6 @@ from taskmq.scheduler.gates.claims import ClaimWaits
 from taskmq.scheduler.gates.gates import Gates
 from taskmq.scheduler.partitions import HeldLease
 
-__all__ = ["GatePassage", "Passed", "start_of"]
-
 # Rounds in which lanes are read deeper before their free jobs are dispatched.
 _ROUNDS: Final = 4
 _TOGETHER: Final = 500

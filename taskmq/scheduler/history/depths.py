@@ -8,8 +8,6 @@ from taskmq.errors import TaskMQError
 from taskmq.model.history.rollups import minute_of
 from taskmq.operations.queues import measure_demands
 
-__all__ = ["DepthSampler"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 

@@ -30,8 +30,6 @@ from taskmq.model.states import JobState
 from taskmq.model.telemetry.events import FAILURE_EVENTS, JOB_EVENTS, FailureEvent, JobEvent
 from taskmq.scheduler.history.depths import DepthSampler
 
-__all__ = ["RunHistory"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _KEY: Final = "history"

@@ -7,8 +7,6 @@ from taskmq.contracts.jobs import JobStore
 from taskmq.model.history.logs import KEPT_DAYS
 from taskmq.model.units import DAY_MS
 
-__all__ = ["forget_old"]
-
 _KEPT: Final = 30
 _TOGETHER: Final = 1_000
 

@@ -17,8 +17,6 @@ from taskmq.model.clock import Clock
 from taskmq.model.telemetry.app_versions import check_app_version
 from taskmq.model.telemetry.worker_status import WorkerStatus
 
-__all__ = ["VersionRecorder"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _PERIOD: Final = 1.0

@@ -22,8 +22,6 @@ from taskmq.scheduler.partition import PartitionState, Reservation
 from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.placement import Candidate, plan_placements
 
-__all__ = ["Placer"]
-
 _NOTHING: Final = JobNeeds()
 # Behind the first jobs of a lane twice as many are read, each round starting half of them further back. A gang that
 # spans the end of one round is then complete in the next.

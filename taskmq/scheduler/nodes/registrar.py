@@ -23,8 +23,6 @@ from taskmq.errors import InvalidOption, StateUnavailable, StoreUnavailable
 from taskmq.model.nodes import NodeTold, checked_node
 from taskmq.model.telemetry.events import WorkerEvent
 
-__all__ = ["NodeRegistrar"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _LEASE: Final = "nodes"

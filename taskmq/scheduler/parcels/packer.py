@@ -17,8 +17,6 @@ from typing import Final
 from taskmq.contracts.jobs import DispatchedJob
 from taskmq.scheduler.parcels.short_tasks import ShortTasks
 
-__all__ = ["Packer"]
-
 _MOST: Final = 25
 _PARCELS_OF_EACH: Final = 4
 # Bytes of a parcel, and of what an invitation adds to a job's body.

@@ -4,8 +4,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ShortTasks"]
-
 _SHORT_MS: Final = 10
 # Of so many runs, one may take longer.
 _ONE_IN: Final = 100

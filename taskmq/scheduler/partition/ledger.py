@@ -15,8 +15,6 @@ import msgspec
 from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, JobRecord
 from taskmq.model.keys import tenant_key
 
-__all__ = ["Flight", "Ledger", "public_name"]
-
 
 class Flight(msgspec.Struct, frozen=True, gc=False):
     """A job in flight.

@@ -15,8 +15,6 @@ from taskmq.scheduler.fairness import Caps
 from taskmq.scheduler.fairness.costs import RunTimes
 from taskmq.scheduler.placement import NodeRun
 
-__all__ = ["Placements", "Reservation"]
-
 
 class Reservation(NamedTuple):
     """Amounts of a node, as they were read or planned, for one job."""

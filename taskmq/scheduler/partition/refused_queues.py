@@ -4,8 +4,6 @@ from typing import Final, NamedTuple
 
 from taskmq.model.backoff import Backoff
 
-__all__ = ["RefusedQueues"]
-
 _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
 

@@ -12,8 +12,6 @@ from taskmq.model.topology import WorkQueue
 from taskmq.options.limits import RateLimit
 from taskmq.scheduler.gates import TaskClaims, TaskDemands
 
-__all__ = ["AppRules"]
-
 _ONCE: Final = b'"once":'
 _PREEMPTIBLE: Final = b'"preemptible":'
 

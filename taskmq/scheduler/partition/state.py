@@ -24,8 +24,6 @@ from taskmq.scheduler.partition.placements import Placements
 from taskmq.scheduler.partition.refused_queues import RefusedQueues
 from taskmq.scheduler.partition.rules import AppRules
 
-__all__ = ["PartitionState"]
-
 
 class PartitionState:
     """The jobs of one partition in flight, the order of turns, and the limits.

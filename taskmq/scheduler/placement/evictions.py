@@ -21,8 +21,6 @@ from typing import Final
 from taskmq.model.nodes import HostNode, JobNeeds, add_amounts, could_ever_fit, fits
 from taskmq.model.resources import Amounts
 
-__all__ = ["Claim", "Eviction", "Occupant", "compute_missing", "plan_evictions"]
-
 # Tolerance for rounding errors.
 _TINY: Final = 1e-9
 

@@ -9,8 +9,6 @@ from taskmq.model.resources import Amounts
 from taskmq.scheduler.fairness import Caps
 from taskmq.scheduler.placement.room import NodeRun, Room
 
-__all__ = ["Candidate", "Plan", "plan_placements"]
-
 
 @dataclass(frozen=True, slots=True)
 class Candidate:

@@ -9,9 +9,6 @@ from typing import Final
 from taskmq.model.nodes import HostNode, JobNeeds, add_amounts, could_ever_fit, fits, has_labels, left_over
 from taskmq.model.resources import Amounts
 
-__all__ = ["Hold", "NodeRun", "Room"]
-
-
 # Number of candidate nodes to compare; in a large cluster a better fit is not worth the time.
 _ENOUGH: Final = 100
 

@@ -37,8 +37,6 @@ from taskmq.scheduler.placement import Claim, Eviction, Occupant, compute_missin
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
 
-__all__ = ["PreemptionWatch"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _PERIOD: Final = 1.0

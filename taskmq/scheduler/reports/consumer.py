@@ -64,8 +64,6 @@ from taskmq.scheduler.runs import RunAdvances
 from taskmq.scheduler.status import SchedulerCounts
 from taskmq.scheduler.wakeups import Wakeups
 
-__all__ = ["ReportConsumer"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _BATCH: Final = 500

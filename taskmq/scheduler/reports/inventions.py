@@ -9,8 +9,6 @@ from typing import Final
 
 from taskmq.model.jobs.reports import Report
 
-__all__ = ["Inventions"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _QUIET: Final = 60.0

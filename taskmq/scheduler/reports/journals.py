@@ -18,8 +18,6 @@ from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from taskmq.scheduler.reports.results import AcceptedEnd
 
-__all__ = ["ReportedJournals"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _FORGETS: Final = frozenset({JobState.SUCCEEDED, JobState.CANCELLED})

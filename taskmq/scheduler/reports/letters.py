@@ -18,8 +18,6 @@ from taskmq.model.outcome import ErrorRecord
 from taskmq.model.topology import PARKING
 from taskmq.model.units import instant_text
 
-__all__ = ["WORKER_LOST", "ParkedReports", "reports_of_letter", "worker_lost"]
-
 # Prevents a tight loop if a queue refuses or drops everything.
 _DROPPED_DELAY: Final = 1_000
 _DELIVERY_LIMIT: Final = "delivery_limit"

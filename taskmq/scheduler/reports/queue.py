@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from taskmq.client.session import Session
 from taskmq.model.topology import ReportQueue, jobs_queue, parcels_queue
 
-__all__ = ["ReportsQueue"]
-
 
 class ReportsQueue:
     """The reports queue of one partition, which also receives the invitations that the broker drops."""

@@ -13,8 +13,6 @@ from taskmq.contracts.jobs import HistoryEntry, JobStore
 from taskmq.model.jobs.reports import Report
 from taskmq.model.outcome import ErrorRecord
 
-__all__ = ["judge", "judge_refusals"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _LONGEST_MS: Final = 300_000

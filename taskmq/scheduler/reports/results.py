@@ -20,8 +20,6 @@ from taskmq.model.states import JobState
 from taskmq.model.values.light_values import REFERENCE, read_reference
 from taskmq.scheduler.partition import Flight, public_name
 
-__all__ = ["AcceptedEnd", "AcceptedResults"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _AT_A_TIME: Final = 100

@@ -16,8 +16,6 @@ from taskmq.model.jobs.reports import Report
 from taskmq.scheduler.partition import PartitionState
 from taskmq.scheduler.partitions import HeldLease
 
-__all__ = ["ReturnedJobs"]
-
 
 class ReturnedJobs:
     """Publishes the jobs of one partition again.

@@ -31,8 +31,6 @@ from taskmq.scheduler.firing.due_loop import StoreClock
 from taskmq.scheduler.runs.step_jobs import StepJobs, UnloadedTask
 from taskmq.scheduler.wakeups import Wakeups
 
-__all__ = ["RunAdvances"]
-
 _log = logging.getLogger("taskmq.scheduler")
 
 _POLL: Final = 0.5

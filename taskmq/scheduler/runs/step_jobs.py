@@ -25,8 +25,6 @@ from taskmq.stored_jobs.new_jobs import new_job
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature
 from taskmq.tasks.job_options import plan_job
 
-__all__ = ["StepJobs", "UnloadedTask"]
-
 _FRESH: Final = 5.0
 # Of arguments that the store has, and the message refers to: a scheduler has hundreds of jobs in memory.
 _LARGEST: Final = 64 * 1024 * 1024

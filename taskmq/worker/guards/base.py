@@ -22,8 +22,6 @@ from taskmq.model.outcome import AlreadyDone, Cancelled, Dead, Interrupted, Outc
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 
-__all__ = ["Guard", "GuardRank", "Guards", "is_marked"]
-
 _log = logging.getLogger("taskmq.worker")
 
 # Seconds that an attempt waits at a guard whose state is unavailable, and then at the broker.

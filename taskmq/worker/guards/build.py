@@ -16,8 +16,6 @@ from taskmq.worker.guards.reactions import ReactionGuard
 from taskmq.worker.guards.starts import StoredStartsGuard
 from taskmq.worker.guards.uniqueness import UniqueGuard
 
-__all__ = ["GUARDS", "GuardSetup", "build_guards"]
-
 
 class GuardSetup(msgspec.Struct, frozen=True):
     """Objects that guards are built from.

@@ -43,8 +43,6 @@ from taskmq.run.context import SCHEDULE_NAME
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 
-__all__ = ["IdempotencyGuard", "StoredKeys"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _LIVENESS: Final = 15.0

@@ -42,8 +42,6 @@ from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 from taskmq.worker.host.process_facts import is_gone, process_identity
 
-__all__ = ["PATIENCE", "LimitsGuard", "has_limits"]
-
 _log = logging.getLogger("taskmq.worker")
 
 PATIENCE: Final = 0.1

@@ -27,8 +27,6 @@ from taskmq.schedules.record_access import change_record
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 
-__all__ = ["OccurrenceGuard"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _LEASE: Final = 30.0

@@ -19,8 +19,6 @@ from taskmq.reactions.model.pending import RecordedEvent
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 
-__all__ = ["ReactionGuard"]
-
 
 class ReactionGuard:
     """Delivers the ends of jobs to the reactions that wait for them.

@@ -18,8 +18,6 @@ from taskmq.options.limits import Concurrency, RateLimit
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 
-__all__ = ["StoredStartsGuard"]
-
 _AGAIN: Final = timedelta(seconds=5)
 # Longest wait in a slot (s). The instant of a job whose message was lost may be further ahead.
 _LONGEST: Final = 5.0

@@ -16,8 +16,6 @@ from taskmq.options.uniqueness import UNIQUE_META, Uniqueness
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 
-__all__ = ["UniqueGuard"]
-
 _PAUSE: Final = (0.5, 1.5)
 _GOES_ON: Final = (Retried, Snoozed, Interrupted)
 

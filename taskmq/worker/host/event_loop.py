@@ -27,8 +27,6 @@ from taskmq.run.console_log import DetailText
 from taskmq.run.thread_frames import frame_of_thread
 from taskmq.worker.host.stacks import stacks_of_threads
 
-__all__ = ["LoopMonitor", "loop_factory"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _TICKS: Final = 4

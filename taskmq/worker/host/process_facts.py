@@ -12,15 +12,6 @@ from typing import Final
 from taskmq.executors import ThreadExecutor
 from taskmq.run.execution import Executor
 
-__all__ = [
-    "ProcessorUse",
-    "count_abandoned",
-    "is_gone",
-    "open_descriptors",
-    "process_identity",
-    "resident_bytes",
-]
-
 
 def resident_bytes() -> int:
     """Return the resident memory of this process; its maximum so far on systems without the present value."""

@@ -8,8 +8,6 @@ from typing import Final
 
 from taskmq.model.resources import GPU, MEMORY, Amounts
 
-__all__ = ["capacity", "devices"]
-
 _CGROUP: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _DEVICE: Final = re.compile(r"nvidia(\d+)")
 

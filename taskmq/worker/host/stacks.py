@@ -12,8 +12,6 @@ from typing import Final
 
 from taskmq.run.thread_frames import frames_of_threads
 
-__all__ = ["stacks", "stacks_of_threads"]
-
 _DEEPEST: Final = 60
 _LONGEST_CHAIN: Final = 1_000
 _LONGEST_NAME: Final = 120

@@ -26,8 +26,6 @@ import msgspec
 from taskmq.contracts.broker import Delivery
 from taskmq.model.topology import CLASSES, PriorityClass, WorkQueue, is_jobs_queue, is_shard, slow_lane
 
-__all__ = ["WEIGHTS", "Backlog"]
-
 WEIGHTS: Final[Mapping[PriorityClass, int]] = {"high": 16, "medium": 4, "low": 1}
 _REGULAR_TURNS: Final = 3
 _KEPT_SECONDS: Final = 300.0

@@ -22,8 +22,6 @@ from taskmq.model.outcome import Interrupted, Outcome, Parked, Retried, Snoozed
 from taskmq.model.units import to_ms
 from taskmq.worker.attempt import Attempt
 
-__all__ = ["LONGEST_HOLD", "OrderedShards"]
-
 LONGEST_HOLD: Final = 600.0
 """Maximum seconds for which a delivery is held beyond its runs."""
 

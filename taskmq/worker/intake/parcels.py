@@ -21,8 +21,6 @@ from taskmq.errors import MalformedMessage
 from taskmq.model.envelope import JSON, decode_envelope
 from taskmq.model.jobs.reports import decode_parcel
 
-__all__ = ["ParcelPart", "Parcels"]
-
 _PATIENCE: Final = 1.0
 
 

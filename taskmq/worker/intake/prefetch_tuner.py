@@ -13,8 +13,6 @@ from taskmq.worker.intake.slots import Slots
 from taskmq.worker.prefetch import prefetch_for, prefetch_of, worth_changing
 from taskmq.worker.run.stats import WorkerStats
 
-__all__ = ["PrefetchTuner"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _LOOK: Final = 10.0

@@ -17,8 +17,6 @@ from taskmq.contracts.broker import Delivery
 from taskmq.model.resources import GPU, Amounts, Grant
 from taskmq.worker.attempt import Attempt
 
-__all__ = ["ResourcePool"]
-
 # Sums of fractions of a processor are not exact.
 _TINY: Final = 1e-9
 

@@ -10,8 +10,6 @@ from typing import Final
 
 from taskmq.contracts.broker import Delivery
 
-__all__ = ["Returns"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _FIRST: Final = 1.0

@@ -33,8 +33,6 @@ from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.run.task_pool import Pause, TaskPool, WorkItem
 from taskmq.worker.run.thread_runs import ThreadRuns
 
-__all__ = ["Slots"]
-
 
 class Slots:
     """The slots of one worker, and the deliveries that it has in hand.

@@ -4,8 +4,6 @@ from collections.abc import Iterable
 
 from taskmq.contracts.broker import Delivery
 
-__all__ = ["DeliveryAges"]
-
 
 class DeliveryAges:
     """Deliveries by the last check before they were first seen: they cannot have arrived earlier.

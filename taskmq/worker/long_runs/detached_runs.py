@@ -30,8 +30,6 @@ from taskmq.worker.long_runs.leased_delivery import LeasedDelivery
 from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.settlement.reports import ReportSender
 
-__all__ = ["DetachedRuns"]
-
 _log = logging.getLogger("taskmq.worker")
 
 # The lease keeper renews at a third of this.

@@ -70,8 +70,6 @@ from taskmq.worker.long_runs.leased_delivery import LeasedDelivery, RecoveredDel
 from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.settlement.reports import ReportSender
 
-__all__ = ["LongRunGuard"]
-
 _log = logging.getLogger("taskmq.worker")
 
 """Header: the key of the lease under which this message's job runs."""

@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping
 
 from taskmq.contracts.broker import Delivery
 
-__all__ = ["LeasedDelivery", "RecoveredDelivery"]
-
 
 class _Copy:
     """The contents of a message, independent of its settlement."""

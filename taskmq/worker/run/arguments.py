@@ -11,8 +11,6 @@ from taskmq.errors import InvalidArguments, StateUnavailable, UnsupportedFeature
 from taskmq.model.outcome import Dead, Outcome, Snoozed
 from taskmq.worker.attempt import Attempt
 
-__all__ = ["ArgumentLoader"]
-
 _log = logging.getLogger("taskmq.worker")
 
 # Seconds that an attempt waits for a store that does not answer, and then at the broker.

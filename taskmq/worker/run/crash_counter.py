@@ -21,8 +21,6 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.stores import StartStore, State
 from taskmq.errors import StateUnavailable, TaskMQError
 
-__all__ = ["CrashCounter", "private_folder"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _PATIENCE: Final = 5.0

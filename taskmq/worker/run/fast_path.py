@@ -40,8 +40,6 @@ from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.run.task_pool import Continuation
 from taskmq.worker.run.thread_runs import ThreadRuns
 
-__all__ = ["EndedRun", "FastPath", "FastPathResult", "FastPathStep", "WaitingRun"]
-
 
 class FastPathResult(enum.Enum):
     """The fate of a delivery that was passed to `FastPath`."""

@@ -33,8 +33,6 @@ from taskmq.run.journal import HEARTBEAT, RunJournal, check_size
 from taskmq.run.locks import Lock
 from taskmq.worker.run.stored_journals import StoredJournals
 
-__all__ = ["KEPT", "JournalService"]
-
 _log = logging.getLogger("taskmq.worker")
 
 T = TypeVar("T")

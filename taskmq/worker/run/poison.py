@@ -33,8 +33,6 @@ from taskmq.worker.attempt import Attempt
 from taskmq.worker.run.crash_counter import CrashCounter
 from taskmq.worker.run.thread_runs import ThreadRuns
 
-__all__ = ["Quarantine"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _PATIENCE: Final = 30.0

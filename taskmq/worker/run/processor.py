@@ -41,8 +41,6 @@ from taskmq.worker.settlement.error_text import substitute
 from taskmq.worker.settlement.outages import MOST_OUTAGES, count_outages
 from taskmq.worker.settlement.outcome_of_error import outcome_of_error
 
-__all__ = ["Processor", "is_same"]
-
 # A message that is early by at most this (ms) is kept in hand: the broker's shortest delay is longer.
 _EARLY: Final = 125
 

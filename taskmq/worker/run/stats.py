@@ -15,8 +15,6 @@ from taskmq.model.topology import logical_queue
 from taskmq.run.context import due_instant
 from taskmq.worker.attempt import Attempt
 
-__all__ = ["EndListener", "RunListener", "StartListener", "WorkerStats", "first_wait"]
-
 P = ParamSpec("P")
 
 StartListener = Callable[[Delivery, Envelope, str, int | None], None]

@@ -35,8 +35,6 @@ from taskmq.model.values.light_values import read_reference, reference_to
 from taskmq.run.journal import RunJournal, describe_saved
 from taskmq.worker.settlement.reports import ReportSender
 
-__all__ = ["StoredJournals"]
-
 _AGAIN: Final = 2.0
 # Longer than a partition takes to pass to another scheduler.
 _PATIENCE: Final = 60.0

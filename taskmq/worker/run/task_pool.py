@@ -24,8 +24,6 @@ from typing import Any, Final, Generic, TypeVar
 from taskmq.run.forks import NO_LOOP, PROCESS, leave_fork
 from taskmq.run.journal import FLOW
 
-__all__ = ["LOOP_BUDGET", "Continuation", "Pause", "TaskPool", "WorkItem"]
-
 _log = logging.getLogger("taskmq.worker")
 
 T = TypeVar("T")

@@ -20,8 +20,6 @@ from taskmq.run.execution import DONE, Execution
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.run.stats import WorkerStats
 
-__all__ = ["ThreadRuns"]
-
 _NEVER_SOONER: Final = 0.001
 
 

@@ -23,8 +23,6 @@ from taskmq.model.history.redaction import Redactor
 from taskmq.model.history.sent_runs import SentJobFacts
 from taskmq.run.log_capture import PrintedText
 
-__all__ = ["LoggedRun", "RunLines"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _PERIOD: Final = 0.5

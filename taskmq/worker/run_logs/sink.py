@@ -5,8 +5,6 @@ from collections.abc import Collection
 from taskmq.run.context import Context, invitation_of, sent_facts_of
 from taskmq.worker.run_logs.lines import LoggedRun, RunLines
 
-__all__ = ["KeptRuns"]
-
 
 class KeptRuns:
     """A `LineSink` and a `ProcessLines`: passes on the lines of runs that are kept, from any process.

@@ -10,8 +10,6 @@ from taskmq.contracts.broker import Broadcasting, Listening
 from taskmq.errors import MalformedMessage
 from taskmq.model.commands import PAUSES_ASKED, QUEUES, QueuePause, command_topic, decode_command
 
-__all__ = ["AnnouncedPauses"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _PATIENCE: Final = 2.0

@@ -13,8 +13,6 @@ from taskmq.contracts.stores import RevocationStore
 from taskmq.model.clock import Clock
 from taskmq.worker.services.state_copy import StateCopy
 
-__all__ = ["Cancellations"]
-
 _LOOK: Final = 2.0
 _BATCH: Final = 1000
 

@@ -29,8 +29,6 @@ from taskmq.model.history.logs import level_name, read_level
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.worker.host.stacks import stacks
 
-__all__ = ["CommandService", "CommandTarget"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _STACKS_LIMIT: Final = 200_000

@@ -11,8 +11,6 @@ from taskmq.model.telemetry.events import LONGEST_MESSAGE, LONGEST_TRACEBACK
 from taskmq.worker.config import LogErrors
 from taskmq.worker.settlement.error_text import ErrorTexts
 
-__all__ = ["ErrorWords"]
-
 _OF_ONE_KIND: Final = 10
 _IN_ALL: Final = 100
 _PERIOD: Final = 60.0

@@ -42,8 +42,6 @@ from taskmq.model.topology import logical_queue
 from taskmq.worker.run.stats import WorkerStats, first_wait
 from taskmq.worker.services.error_words import ErrorWords
 
-__all__ = ["EventPublisher"]
-
 BEAT_SECONDS: Final = 10.0
 _FLUSH_SECONDS: Final = 0.1
 _PER_MESSAGE: Final = 500

@@ -18,8 +18,6 @@ from taskmq.worker.intake.slots import Slots
 from taskmq.worker.services.announced_pauses import AnnouncedPauses
 from taskmq.worker.services.state_copy import StateCopy
 
-__all__ = ["QueuePauses"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _LOOK: Final = 10.0

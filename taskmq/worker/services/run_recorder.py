@@ -43,8 +43,6 @@ from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.run_logs import RunLines
 from taskmq.worker.services.error_words import ErrorWords
 
-__all__ = ["RunRecorder"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _PERIOD: Final = 0.5

@@ -7,8 +7,6 @@ from abc import ABC, abstractmethod
 from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, StateUnavailable, TopologyMismatch
 
-__all__ = ["StateCopy"]
-
 _log = logging.getLogger("taskmq.worker")
 
 

@@ -12,8 +12,6 @@ from taskmq.durable.service import pause, unless_set
 from taskmq.model.jobs.registrations import TASKS_TOLD, encode_told
 from taskmq.tasks.registration import registrations_of
 
-__all__ = ["TaskAnnouncer"]
-
 _AGAIN: Final = 600.0
 # Minimum seconds between announcements: many schedulers may start at a time.
 _BETWEEN: Final = 1.0

@@ -13,8 +13,6 @@ from taskmq.model.history.redaction import Redactor
 from taskmq.model.outcome import frames_of, message_of, type_name
 from taskmq.model.units import storable
 
-__all__ = ["ERROR_LIMIT", "ErrorTexts", "substitute"]
-
 ERROR_LIMIT: Final = 500
 _TRACEBACK_LIMIT: Final = 16_000
 

@@ -17,8 +17,6 @@ from taskmq.worker.attempt import Attempt
 from taskmq.worker.settlement.error_text import ErrorTexts
 from taskmq.worker.settlement.patience import SettlingPatience
 
-__all__ = ["LastResort"]
-
 _log = logging.getLogger("taskmq.worker")
 
 # Attempts with the guards' permits: their failures must not keep the job from its end.

@@ -26,8 +26,6 @@ from taskmq.model import headers as header
 from taskmq.model.backoff import backoff_pause
 from taskmq.worker.attempt import Attempt
 
-__all__ = ["MOST_OUTAGES", "count_outages", "is_outage", "pause_after"]
-
 MOST_OUTAGES: Final = 1_000
 """Maximum of interruptions by outages in one attempt: at least eight hours of one outage."""
 

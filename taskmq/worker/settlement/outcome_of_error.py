@@ -19,8 +19,6 @@ from taskmq.model.retry import RetryPolicy
 from taskmq.model.units import parse_duration
 from taskmq.worker.settlement.outages import MOST_OUTAGES, is_outage, pause_after
 
-__all__ = ["outcome_of_error"]
-
 
 def outcome_of_error(
     error: BaseException,

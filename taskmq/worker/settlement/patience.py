@@ -14,8 +14,6 @@ from taskmq.durable.service import pause
 from taskmq.errors import StateUnavailable
 from taskmq.model.backoff import Backoff
 
-__all__ = ["SettlingPatience"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _PAUSE: Final = 0.2

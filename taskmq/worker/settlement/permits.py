@@ -9,8 +9,6 @@ from taskmq.model.outcome import OUTCOME_NAMES, Interrupted, Outcome
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.settlement.patience import SettlingPatience
 
-__all__ = ["release_permits"]
-
 _log = logging.getLogger("taskmq.worker")
 
 

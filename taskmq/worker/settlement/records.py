@@ -16,8 +16,6 @@ from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import LogErrors
 from taskmq.worker.settlement.error_text import ErrorTexts
 
-__all__ = ["EndRecords", "FailureLog"]
-
 _log = logging.getLogger("taskmq.worker")
 
 

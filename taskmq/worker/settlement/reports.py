@@ -28,8 +28,6 @@ from taskmq.model.topology import ReportQueue
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.run_logs import RunLines
 
-__all__ = ["ReportSender"]
-
 _log = logging.getLogger("taskmq.worker")
 
 _LINGER: Final = 0.002

@@ -49,7 +49,7 @@ from taskmq.errors import (
     WorkerLost,
 )
 from taskmq.model import headers as header
-from taskmq.model.envelope import LAST_INSTANT, Envelope, Invitation, amend, decode_envelope
+from taskmq.model.envelope import Envelope, Invitation, amend, decode_envelope
 from taskmq.model.history.redaction import Redactor
 from taskmq.model.outcome import (
     OUTCOME_NAMES,
@@ -66,7 +66,7 @@ from taskmq.model.outcome import (
 from taskmq.model.retry import coarse_delay
 from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, dead_letter_queue, is_jobs_queue, is_shard, logical_queue
-from taskmq.model.units import instant_text, to_ms
+from taskmq.model.units import LAST_INSTANT, instant_text, to_ms
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import LogErrors, WorkerConfig
 from taskmq.worker.run_logs import RunLines
@@ -78,8 +78,6 @@ from taskmq.worker.settlement.permits import release_permits
 from taskmq.worker.settlement.records import EndRecords, FailureLog
 from taskmq.worker.settlement.reports import ReportSender
 from taskmq.worker.settlement.stored_jobs import StoredJobSettler
-
-__all__ = ["Settler"]
 
 _log = logging.getLogger("taskmq.worker")
 

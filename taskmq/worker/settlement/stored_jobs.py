@@ -39,8 +39,6 @@ from taskmq.worker.settlement.permits import release_permits
 from taskmq.worker.settlement.records import EndRecords, FailureLog
 from taskmq.worker.settlement.reports import ReportSender
 
-__all__ = ["StoredJobSettler"]
-
 _log = logging.getLogger("taskmq.worker")
 
 # Outcomes without a record of the job's end; their permits are released already.

@@ -15,9 +15,9 @@ from taskmq.client.delayed import WaitingJob, due_instant, reschedule, to_outgoi
 from taskmq.contracts.broker import BrokerOptions, Outgoing
 from taskmq.contracts.stores import DelayStore, WaitingMessage
 from taskmq.errors import InvalidOption, JobCancelled, ResultTimeout, UnsupportedFeature
-from taskmq.model.envelope import LAST_INSTANT, decode_envelope
+from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import Cancellation, JobState
-from taskmq.model.units import Duration
+from taskmq.model.units import LAST_INSTANT, Duration
 from taskmq.testing import FakeClock
 from taskmq.testing.broker_suite.case import peek
 from taskmq_local import forget_memory, open_memory_state

@@ -15,12 +15,12 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.identity import Actor, AuditFilter
 from taskmq.contracts.jobs import JobDetail, JobRecord, JobUpdate, NewJob, Submitted
 from taskmq.errors import InvalidFilter, InvalidOption, StoreUnavailable
-from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.identity import EVERYTHING_OF_ALL
 from taskmq.model.jobs.bulks import Bulk
 from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.states import JobState
+from taskmq.model.units import LAST_INSTANT
 from taskmq.operations.bulks import BulkOrder, BulkRunner, TenantBulks
 from taskmq_local import open_memory_broker
 from tests.coroutines import run_by

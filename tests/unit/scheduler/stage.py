@@ -26,7 +26,7 @@ from taskmq.testing import FlakyBroker
 from taskmq.testing.broker_suite.case import peek
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
 from taskmq_local.memory.broker import MemoryBroker
-from taskmq_sql.sqlite.jobs.codes import STATES
+from taskmq_sql.jobs.codes import STATES
 from tests.unit.app_kit import use_session
 from tests.unit.store_kit import Database, StagedStore, at_once
 from tests.virtual_time import run

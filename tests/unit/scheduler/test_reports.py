@@ -16,7 +16,7 @@ from taskmq.model.jobs.reports import Report, ReportKind, encode_reports
 from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue, reports_queue
 from taskmq.testing.broker_suite.case import peek
-from taskmq_sql.sqlite.jobs.codes import CODES
+from taskmq_sql.jobs.codes import CODES
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import START, Player, Stage, play, until
 from tests.unit.store_kit import StagedStore

@@ -8,9 +8,9 @@ import pytest
 
 from taskmq import Job
 from taskmq.errors import EncodeError, InvalidArguments, InvalidFilter, InvalidOption, TaskMQError, UnknownTask
-from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.states import JobState
+from taskmq.model.units import LAST_INSTANT
 from tests.coroutines import run_by
 from tests.unit.stored_jobs.kit import Shop, in_shop
 

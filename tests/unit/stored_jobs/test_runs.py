@@ -9,8 +9,8 @@ import pytest
 
 from taskmq import Context, EndNews, Job, ProgressNews, TaskMQ
 from taskmq.errors import BrokerUnavailable, JobCancelled, JobConflict, TaskFailed
-from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.states import JobState
+from taskmq.model.units import LAST_INSTANT
 from taskmq.operations.jobs import progress_of_jobs
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import until

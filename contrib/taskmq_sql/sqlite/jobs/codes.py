@@ -3,18 +3,7 @@
 from typing import Final
 
 from taskmq.model.states import TERMINAL
-from taskmq_sql.jobs.codes import CODES, STATES, UNDERWAY_CODES
-
-__all__ = [
-    "CODES",
-    "ENDED",
-    "STATES",
-    "UNDER_WAY",
-    "first_id",
-    "id_bytes",
-    "id_text",
-    "shard_of",
-]
+from taskmq_sql.jobs.codes import CODES, UNDERWAY_CODES
 
 ENDED: Final = frozenset(CODES[state] for state in TERMINAL)
 UNDER_WAY: Final = frozenset(UNDERWAY_CODES)

@@ -7,10 +7,10 @@ from taskmq.contracts.jobs import DependencyRefusal, NewJob, Released
 from taskmq.model.jobs.changes import ready_state
 from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency, after_upstream, end_reason
 from taskmq.model.states import TERMINAL, JobState
-from taskmq_sql.jobs.codes import CONDITION_CODES, CONDITIONS
+from taskmq_sql.jobs.codes import CODES, CONDITION_CODES, CONDITIONS, STATES
 from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text
+from taskmq_sql.sqlite.jobs.codes import id_bytes, id_text
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_ends, save
 
 _HELD: Final = CODES[JobState.HELD]

@@ -18,10 +18,11 @@ from taskmq.contracts.jobs import (
     partition_key,
 )
 from taskmq.model.states import JobState
+from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.jobs.values import chances, owner_in
 from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.sqlite.jobs.codes import CODES, STATES, UNDER_WAY, id_bytes, id_text
+from taskmq_sql.sqlite.jobs.codes import UNDER_WAY, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_ends, note_events, save
 from taskmq_sql.sqlite.jobs.records import LISTED, record
 

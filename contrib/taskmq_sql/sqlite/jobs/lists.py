@@ -7,8 +7,9 @@ from taskmq.contracts.jobs import JobPage, JobRecord, StateCounts
 from taskmq.model.jobs.filters import UNSUCCESSFUL, JobFilter
 from taskmq.model.states import JobState
 from taskmq.model.units import storable
+from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, STATES, first_id, id_bytes
+from taskmq_sql.sqlite.jobs.codes import ENDED, first_id, id_bytes
 from taskmq_sql.sqlite.jobs.records import LISTED, LISTED_ENDED, record
 
 _NOTHING: Final = "0"

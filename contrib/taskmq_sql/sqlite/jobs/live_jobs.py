@@ -9,9 +9,10 @@ from taskmq.contracts.jobs import HistoryEntry
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.model.units import storable
+from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, STATES, shard_of
+from taskmq_sql.sqlite.jobs.codes import ENDED, shard_of
 
 _QUEUED: Final = CODES[JobState.QUEUED]
 _WAITS: Final = frozenset({CODES[JobState.SCHEDULED], CODES[JobState.RETRYING]})

@@ -8,8 +8,9 @@ import msgspec
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobAction, JobDetail, JobRecord
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
+from taskmq_sql.jobs.codes import STATES
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.sqlite.jobs.codes import STATES, id_bytes, id_text
+from taskmq_sql.sqlite.jobs.codes import id_bytes, id_text
 
 _COMMON: Final = """
     id, tenant, key, task, queue, priority, state, version, attempt, token, due, expires, dispatched, started, worker,

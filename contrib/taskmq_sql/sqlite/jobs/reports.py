@@ -24,11 +24,12 @@ from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, is_i
 from taskmq.model.states import JobState
 from taskmq.model.units import storable
 from taskmq_sql.identity import note
+from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.jobs.held_jobs import try_versions
 from taskmq_sql.report_keys import read_keys
 from taskmq_sql.sqlite.file.sets import run_each, select_each
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, STATES, UNDER_WAY, id_bytes, id_text
+from taskmq_sql.sqlite.jobs.codes import ENDED, UNDER_WAY, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
 from taskmq_sql.sqlite.runner import drive
 

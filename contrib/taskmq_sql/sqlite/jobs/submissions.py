@@ -10,10 +10,11 @@ from taskmq.model.jobs.dependencies import generations
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.states import JobState
 from taskmq.model.units import storable
+from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.jobs.values import encode_detail
 from taskmq_sql.sqlite.file.sets import run_each, select_each
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text, shard_of
+from taskmq_sql.sqlite.jobs.codes import id_bytes, id_text, shard_of
 from taskmq_sql.sqlite.jobs.dependencies import Upstream, depends_on
 from taskmq_sql.sqlite.jobs.unique_keys import claim
 from taskmq_sql.sqlite.quotas import Room, quotas

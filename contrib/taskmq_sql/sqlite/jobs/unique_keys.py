@@ -5,8 +5,9 @@ from typing import Final
 from taskmq.contracts.jobs import NewJob, replacement
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
 from taskmq.model.units import storable
+from taskmq_sql.jobs.codes import STATES
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.sqlite.jobs.codes import STATES, id_text
+from taskmq_sql.sqlite.jobs.codes import id_text
 from taskmq_sql.sqlite.jobs.updates import update
 
 _HOLDER: Final = """

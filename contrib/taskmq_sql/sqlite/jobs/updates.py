@@ -9,9 +9,10 @@ from taskmq.contracts.jobs import DueJob, HistoryEntry, JobRecord, JobUpdate, La
 from taskmq.model.states import JobState, can_follow
 from taskmq.model.units import storable
 from taskmq_sql.identity import note
+from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.sqlite.file.sets import select_among
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text
+from taskmq_sql.sqlite.jobs.codes import id_bytes, id_text
 from taskmq_sql.sqlite.jobs.dependencies import unmet
 from taskmq_sql.sqlite.jobs.dispatches import holds
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save

@@ -6,12 +6,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidFilter, InvalidOption
-from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.jobs.filter_text import may_have_times, parse_filter, parse_run_filter
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.runs.records import RunState
 from taskmq.model.states import JobState
-from taskmq.model.units import instant_text
+from taskmq.model.units import LAST_INSTANT, instant_text
 
 _NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 _HOUR = 3_600_000

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.errors import EncodeError, MalformedMessage
-from taskmq.model.envelope import JSON, LAST_INSTANT, MSGPACK, Envelope, Invitation, decode_envelope, encode_envelope
+from taskmq.model.envelope import JSON, MSGPACK, Envelope, Invitation, decode_envelope, encode_envelope
 from taskmq.model.history.journals import SavedContent, SavedValues
 from taskmq.model.history.suspensions import NewArguments
 from taskmq.model.jobs.reports import (
@@ -40,6 +40,7 @@ from taskmq.model.jobs.reports import (
 )
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
+from taskmq.model.units import LAST_INSTANT
 
 _KINDS: tuple[ReportKind, ...] = get_args(ReportKind)
 
