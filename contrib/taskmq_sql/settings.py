@@ -32,13 +32,39 @@ _pause = msgspec.json.Decoder(QueuePause)
 _FRESH: Final = 1.0
 
 
-class SqlSettings:
-    """Settings of a `JobStore` in the database's tables."""
+class KnownQuotas:
+    """The quotas of a database, cached by one process."""
 
     def __init__(self, runner: Runner) -> None:
         self._lookups = runner
         self._known = Quotas()
-        self._known_until = float("-inf")
+        self._until = float("-inf")
+
+    async def current(self) -> Quotas:
+        """Return the quotas, at most a second old."""
+        if time.monotonic() >= self._until:
+            self._known, self._until = await self.read(), time.monotonic() + _FRESH
+        return self._known
+
+    async def read(self) -> Quotas:
+        """Return the stored quotas."""
+        return read_quotas(await self._lookups.read(partial(read_setting, "quotas")))
+
+    def forget(self) -> None:
+        """Read the quotas again at the next call."""
+        self._until = float("-inf")
+
+
+class SqlSettings:
+    """Settings of a `JobStore` in the database's tables.
+
+    Args:
+        quotas: the quotas of the same database.
+    """
+
+    def __init__(self, runner: Runner, quotas: KnownQuotas) -> None:
+        self._lookups = runner
+        self._quotas = quotas
 
     async def sharing(self) -> Sharing:
         """See `JobStore.sharing`."""
@@ -50,18 +76,12 @@ class SqlSettings:
 
     async def quotas(self) -> Quotas:
         """See `JobStore.quotas`."""
-        return read_quotas(await self._lookups.read(partial(read_setting, "quotas")))
-
-    async def known_quotas(self) -> Quotas:
-        """Return the quotas, at most a second old."""
-        if time.monotonic() >= self._known_until:
-            self._known, self._known_until = await self.quotas(), time.monotonic() + _FRESH
-        return self._known
+        return await self._quotas.read()
 
     async def limit(self, quotas: Quotas) -> bool:
         """See `JobStore.limit`."""
         is_written = await self._lookups.write(partial(_write, "quotas", quotas))
-        self._known_until = float("-inf")
+        self._quotas.forget()
         return is_written
 
     async def quota_usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:

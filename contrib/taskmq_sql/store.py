@@ -12,7 +12,7 @@ from taskmq_sql.nodes import PlacementQueries, SqlNodes
 from taskmq_sql.retention import EndedJobs, forget_ended, forget_some_of_tenant, forget_tenant
 from taskmq_sql.runs import SqlRuns
 from taskmq_sql.schedules import SqlSchedules
-from taskmq_sql.settings import SqlSettings
+from taskmq_sql.settings import KnownQuotas, SqlSettings
 from taskmq_sql.steps import Runner
 
 
@@ -28,6 +28,7 @@ class SqlJobStore(SqlSettings):
         jobs: queries on the jobs of the same database.
         schedules: schedules of the same database.
         runs: workflows and runs of the same database.
+        quotas: quotas of the same database.
         ended_jobs: tables with ended jobs.
     """
 
@@ -42,9 +43,10 @@ class SqlJobStore(SqlSettings):
         jobs: PlacementQueries,
         schedules: SqlSchedules,
         runs: SqlRuns,
+        quotas: KnownQuotas,
         ended_jobs: EndedJobs,
     ) -> None:
-        super().__init__(lookups)
+        super().__init__(lookups, quotas)
         self.identity = SqlIdentities(accounts)
         self.bulks = SqlBulks(accounts)
         self.nodes = SqlNodes(accounts, jobs)

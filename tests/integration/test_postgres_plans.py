@@ -62,12 +62,14 @@ _STATEMENTS: Final[dict[str, str]] = {
     "STILL_WAITING": dependencies._STILL_WAITING,  # pyright: ignore[reportPrivateUsage]
     "WAITING_JOBS": dependencies._WAITING_JOBS,  # pyright: ignore[reportPrivateUsage]
     "CLAIMS_KEEP": claims._KEEP_OF,  # pyright: ignore[reportPrivateUsage]
+    "CLAIMS_LOCK": claims._LOCK_OF,  # pyright: ignore[reportPrivateUsage]
     "CLAIMS_FREE": claims._FREE_OF,  # pyright: ignore[reportPrivateUsage]
     "ENDED": reports._ENDED,  # pyright: ignore[reportPrivateUsage]
     "RUN_LOCK": transitions._LOCK,  # pyright: ignore[reportPrivateUsage]
     "RUN_EXIST": transitions._EXIST,  # pyright: ignore[reportPrivateUsage]
     "RUN_SAVE": transactions._with_columns(transitions._SAVE),  # pyright: ignore[reportPrivateUsage]
-    "RUN_INBOX": inbox._READ,  # pyright: ignore[reportPrivateUsage]
+    "RUN_INBOX": inbox._READ_ROWS,  # pyright: ignore[reportPrivateUsage]
+    "RUN_INBOX_ALONE": inbox._READ_ALONE,  # pyright: ignore[reportPrivateUsage]
     "RUN_INBOX_APPLIED": inbox._APPLIED,  # pyright: ignore[reportPrivateUsage]
     "RUN_PENDING": inbox._PENDING,  # pyright: ignore[reportPrivateUsage]
     "RUN_TIMERS_DUE": inbox._DUE,  # pyright: ignore[reportPrivateUsage]
@@ -264,7 +266,7 @@ async def test_the_keys_of_deleted_jobs_are_found_by_an_index(job_store_url: str
     )
     jobs = await connection.fetchval("select array(select job from taskmq.claim limit 3)")
     found: list[set[str]] = []
-    for statement in (claims._FREE_OF, claims._KEEP_OF):  # pyright: ignore[reportPrivateUsage]
+    for statement in (claims._LOCK_OF, claims._FREE_OF, claims._KEEP_OF):  # pyright: ignore[reportPrivateUsage]
         (plan,) = json.loads(await connection.fetchval(f"explain (format json) {statement}", jobs))
         scans = [node for node in _nodes(plan["Plan"]) if node.get("Relation Name") == "claim"]
         assert "Seq Scan" not in {node["Node Type"] for node in scans}

@@ -88,9 +88,10 @@ delete from taskmq.claim_line where (name, number) in (
   select l.name, l.number from taskmq.claim_line l
   where not exists (select 1 from taskmq.job j where j.id = l.id) for update skip locked)"""
 
-_HELD: Final = f"""exists (
-  select 1 from taskmq.job j where j.id = c.job and (
-    j.token = c.token and j.state in ({_UNDER_WAY}) or c.ttl is not null and j.error_type in ({_PAUSES})))"""
+# One probe per place: PostgreSQL would turn an `exists` into a join with all jobs.
+_HELD: Final = f"""coalesce((
+  select true from taskmq.job j where j.id = c.job and (
+    j.token = c.token and j.state in ({_UNDER_WAY}) or c.ttl is not null and j.error_type in ({_PAUSES}))), false)"""
 _DONE: Final = f"""
 select {{value}} from taskmq.job_history h where h.id = c.job and h.state = {_SUCCEEDED}
 order by h.finished desc limit 1"""
@@ -100,10 +101,9 @@ update taskmq.claim as c set until = ({_DONE.format(value="h.finished + c.ttl")}
 where c.until is null and not {_HELD}"""
 _KEEP: Final = f"{_COPY} and c.ttl > $1"
 _KEEP_OF: Final = f"{_COPY} and c.ttl is not null and c.job = any($1::uuid[])"
-_FREE_OF: Final = """
-delete from taskmq.claim where (name, place) in (
-  select c.name, c.place from taskmq.claim c where c.ttl is not null and c.job = any($1::uuid[])
-  order by c.name, c.place for update)"""
+_LOCK_OF: Final = """
+select 1 from taskmq.claim where ttl is not null and job = any($1::uuid[]) order by name, place for update"""
+_FREE_OF: Final = "delete from taskmq.claim where ttl is not null and job = any($1::uuid[])"
 # A place that is granted meanwhile has a new fence, so it stays.
 _FORGET: Final = f"""
 delete from taskmq.claim where (name, place) in (
@@ -341,6 +341,8 @@ def keep_results_of(jobs: Sequence[JobId]) -> Steps[None]:
 
 def free_keys_of(jobs: Sequence[JobId]) -> Steps[None]:
     """Forget what the keys of these jobs remember; no run holds them any more."""
+    # In the order in which all lock places, so that no two transactions wait for each other.
+    yield from ask(_LOCK_OF, list(jobs))
     yield from ask(_FREE_OF, list(jobs))
 
 

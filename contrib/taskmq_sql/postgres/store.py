@@ -48,6 +48,7 @@ from taskmq_sql.postgres.upkeep.diagnosis import POOLED_BY_TRANSACTION, diagnose
 from taskmq_sql.postgres.upkeep.pooler import is_pooled_by_transaction
 from taskmq_sql.runs import SqlRuns
 from taskmq_sql.schedules import SqlSchedules
+from taskmq_sql.settings import KnownQuotas
 from taskmq_sql.steps import Work
 from taskmq_sql.store import SqlJobStore
 
@@ -97,11 +98,13 @@ class PostgresJobStore(SqlJobStore):
         self._url = url
         self._database = Database(url, name=name)
         runner = partial(self._database.runner, self._database.reads)
+        lookups = self._database.runner(self._database.lookups, self._database.changes)
+        quotas = KnownQuotas(lookups)
         super().__init__(
             accounts=runner(self._database.accounts),
             histories=runner(self._database.histories),
             changes=runner(self._database.changes),
-            lookups=self._database.runner(self._database.lookups, self._database.changes),
+            lookups=lookups,
             reports=self._database.runner(self._database.steps, self._database.reports),
             jobs=PostgresPlacements(self._database),
             schedules=SqlSchedules(
@@ -115,8 +118,9 @@ class PostgresJobStore(SqlJobStore):
                 lists=runner(self._database.upkeep),
                 lookups=self._database.runner(self._database.lookups, self._database.submits),
                 join=partial(_join, self._database.names),
-                quotas=self.known_quotas,
+                quotas=quotas.current,
             ),
+            quotas=quotas,
             ended_jobs=retention.ENDED_JOBS,
         )
         self._dispatching = PostgresDispatch(self._database, self.schedules, self.runs)
@@ -142,7 +146,7 @@ class PostgresJobStore(SqlJobStore):
         if not jobs:
             return []
         own = None if connection is None else await connection_of(connection)
-        return await submit(self._database, jobs, own, quotas=await self.known_quotas())
+        return await submit(self._database, jobs, own, quotas=await self._quotas.current())
 
     async def get(self, job_id: str, *, connection: Any = None) -> JobRecord | None:
         if not is_job_id(job_id):
@@ -210,7 +214,7 @@ class PostgresJobStore(SqlJobStore):
         return await (resume if update.before in TERMINAL else change)(self._database, update)
 
     async def retry(self, job: NewJob, update: JobUpdate) -> Submitted | None:
-        return await retry(self._database, job, update, quotas=await self.known_quotas())
+        return await retry(self._database, job, update, quotas=await self._quotas.current())
 
     async def events(self, job_id: str) -> list[HistoryEntry]:
         if not is_job_id(job_id):

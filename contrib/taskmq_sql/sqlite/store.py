@@ -47,6 +47,7 @@ from taskmq_sql.jobs.shared_dispatch import SharedDispatch
 from taskmq_sql.retention import forget_old
 from taskmq_sql.runs import SqlRuns
 from taskmq_sql.schedules import SqlSchedules
+from taskmq_sql.settings import KnownQuotas
 from taskmq_sql.sqlite.caller_transactions import CallerTransactions
 from taskmq_sql.sqlite.file.diagnosis import diagnose, size_of_pages
 from taskmq_sql.sqlite.file.schema import SCHEMA_VERSION
@@ -112,6 +113,7 @@ class SqliteJobStore(SqlJobStore):
             else FileCallers(path, clock)
         )
         runner = SqliteRunner(self._writer, self._reader)
+        quotas = KnownQuotas(runner)
         super().__init__(
             accounts=runner,
             histories=runner,
@@ -130,8 +132,9 @@ class SqliteJobStore(SqlJobStore):
                 lists=runner,
                 lookups=runner,
                 join=partial(_join, self._callers),
-                quotas=self.known_quotas,
+                quotas=quotas.current,
             ),
+            quotas=quotas,
             ended_jobs=maintenance.ENDED_JOBS,
         )
         self._dispatching = SqliteDispatch(
