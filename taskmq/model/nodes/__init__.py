@@ -1,11 +1,9 @@
 """Host nodes: their capacity, their allocations, and which jobs fit. Pure.
 
-    host_nodes machines: their reports, their state, their capacity and its use allocations parts of a node in use: by
-        a stored job while it is in flight, or by a user outside of taskmq until released needs what a job requires of
-        its node, and why no node fits
-    allocations  parts of a node that are taken: a job of the store for as long as it is under way, or a user
-                 outside of taskmq until they are released
-    needs        what a job asks of its node, and why no node fits
+    host_nodes   machines: their reports, their state, their capacity and its use
+    allocations  parts of a node in use: by a stored job while it is in flight, or by a user outside of taskmq until
+                 released
+    needs        what a job requires of its node, and why no node fits
 
 Amounts are those of `taskmq.model.resources`, and one more resource, `slots`: each placed job uses one.
 """

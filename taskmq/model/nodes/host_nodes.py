@@ -39,8 +39,7 @@ NodeState = Literal["available", "busy", "draining", "lost"]
 - `available`: it gets jobs;
 - `busy`: one of its resources is used up, or its owner says so;
 - `draining`: an operator stopped new jobs; running ones continue;
-- `lost`: it was silent for too long.
-- `lost`: it was not heard for too long."""
+- `lost`: it was silent for too long."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 _MOST_LABELS: Final = 32
