@@ -17,7 +17,7 @@ def matches(which: JobFilter, job: JobRecord, *, now: int) -> bool:
 
 def _names_fit(which: JobFilter, job: JobRecord) -> bool:
     return (
-        which.via == job.via
+        (which.via or "store") in ("any", job.via)
         and (which.tenant is None or job.tenant == which.tenant)
         and (not which.states or job.state in which.states)
         and (not which.tasks or job.task in which.tasks)
