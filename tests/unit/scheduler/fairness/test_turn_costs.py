@@ -127,6 +127,16 @@ def test_a_job_that_never_ran_is_free_and_a_lost_one_costs_the_expected_time() -
     assert len(cluster.start(4)) == 4
 
 
+def test_a_job_that_is_dispatched_again_is_in_flight_once() -> None:
+    cluster = Cluster("fair", pools_of(TenantPool(name="a", max={"slots": 2.0})))
+    cluster.submit("a", 10)
+    [(name, lane)] = cluster.start(1)
+
+    cluster.shares.resolve([(name, lane.tenant, lane)])
+
+    assert len(cluster.start(9)) == 1
+
+
 def test_a_tenant_lent_every_slot_does_not_pay_for_long_runs_later() -> None:
     cluster = Cluster("fair")
     cluster.submit("lent", 1000)
