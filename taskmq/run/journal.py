@@ -292,7 +292,8 @@ class SavedStep:
         self.journal = journal
         self.name = name
         self._type = ReturnType(_returns(function))
-        self.key = f"{STEP}{name}"
+        # A file's name may have characters that no message can carry.
+        self.key = f"{STEP}{storable(name)}"
 
     def find_saved(self, values: Mapping[str, bytes]) -> bytes | None:
         """Return the value that an earlier run saved; None if there is none.

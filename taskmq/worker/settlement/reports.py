@@ -12,14 +12,14 @@ limits the number of unacknowledged deliveries.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from taskmq.contracts.broker import Broker, Delivery, Outgoing
 from taskmq.durable.service import pause
 from taskmq.durable.task_set import TaskSet
-from taskmq.errors import SendError, TaskMQError, TooLarge, Unroutable
+from taskmq.errors import EncodeError, SendError, TaskMQError, TooLarge, Unroutable
 from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import JSON, Invitation
 from taskmq.model.jobs.reports import REPORTS_TASK, Report, ReportKind, encode_reports, goes_on
@@ -41,16 +41,28 @@ class _Pack:
     """Reports for one queue that are published together.
 
     Attributes:
-        deliveries: settled by the confirm of these reports.
-        answers: called with whether the reports are confirmed.
+        deliveries: of each report, the delivery that its confirm settles; None if there is none.
+        answers: of each report, the future that gets whether it is confirmed; None if no call waits for it.
     """
 
     __slots__ = ("answers", "deliveries", "reports")
 
     def __init__(self) -> None:
         self.reports: list[Report] = []
-        self.deliveries: list[Delivery] = []
-        self.answers: list[Callable[[bool], None]] = []
+        self.deliveries: list[Delivery | None] = []
+        self.answers: list[asyncio.Future[bool] | None] = []
+
+    def add(self, report: Report, delivery: Delivery | None, answer: "asyncio.Future[bool] | None") -> None:
+        self.reports.append(report)
+        self.deliveries.append(delivery)
+        self.answers.append(answer)
+
+    def divide(self) -> "list[_Pack]":
+        """Return a pack for each report."""
+        packs = [_Pack() for _ in self.reports]
+        for pack, report, delivery, answer in zip(packs, self.reports, self.deliveries, self.answers, strict=True):
+            pack.add(report, delivery, answer)
+        return packs
 
 
 class ReportSender:
@@ -103,7 +115,7 @@ class ReportSender:
         """
         self._told += 1
         self._all_told.clear()
-        self._add(invitation, report, is_awaited=is_awaited).deliveries.append(delivery)
+        self._add(invitation, report, delivery=delivery, is_awaited=is_awaited)
 
     async def send(self, invitation: Invitation, report: Report, *, is_awaited: bool = False) -> bool:
         """Return True once the report is confirmed, or False if the worker stops before.
@@ -112,7 +124,7 @@ class ReportSender:
             is_awaited: whether the report is not to wait for others.
         """
         confirmed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._add(invitation, report, is_awaited=is_awaited).answers.append(partial(_answer, confirmed))
+        self._add(invitation, report, answer=confirmed, is_awaited=is_awaited)
         return await confirmed
 
     def add(self, invitation: Invitation, report: Report) -> None:
@@ -148,8 +160,16 @@ class ReportSender:
     async def _send_start(self, attempt: Attempt, invitation: Invitation) -> None:
         await self.send(invitation, self.about(attempt, invitation, "started"))
 
-    def _add(self, invitation: Invitation, report: Report, *, is_awaited: bool = False) -> _Pack:
-        """Add the report to the next pack of its queue, and return the pack."""
+    def _add(
+        self,
+        invitation: Invitation,
+        report: Report,
+        *,
+        delivery: Delivery | None = None,
+        answer: "asyncio.Future[bool] | None" = None,
+        is_awaited: bool = False,
+    ) -> None:
+        """Add the report to the next pack of its queue."""
         queue = invitation.reports
         if (pack := self._waiting.get(queue)) is None:
             pack = self._waiting[queue] = _Pack()
@@ -157,27 +177,27 @@ class ReportSender:
                 # A run waits until its value is saved.
                 linger = 0.0 if is_awaited or report.saving is not None else _LINGER
                 asyncio.get_running_loop().call_later(linger, self._flush, queue)
-        pack.reports.append(report)
-        return pack
+        pack.add(report, delivery, answer)
 
     def _settle(self, pack: _Pack, *, is_confirmed: bool) -> None:
-        self._told -= len(pack.deliveries)
+        for delivery, answer in zip(pack.deliveries, pack.answers, strict=True):
+            if delivery is not None:
+                self._told -= 1
+                if is_confirmed:
+                    delivery.ack()
+                else:
+                    delivery.requeue()
+            elif answer is not None and not answer.done():
+                answer.set_result(is_confirmed)
         if not self._told:
             self._all_told.set()
-        for delivery in pack.deliveries:
-            if is_confirmed:
-                delivery.ack()
-            else:
-                delivery.requeue()
-        for answer in pack.answers:
-            answer(is_confirmed)
 
     def _flush(self, queue: str) -> None:
         self._busy.add(queue)
         self._publishing.start(self._publish(queue, self._waiting.pop(queue)))
 
     async def _publish(self, queue: str, pack: _Pack) -> None:
-        is_confirmed = False
+        left = deque([pack])
         try:
             if self._logs is not None:
                 await self._logs.send(
@@ -189,29 +209,41 @@ class ReportSender:
                         if not goes_on(report.kind) and not report.redelivered
                     ],
                 )
-            is_confirmed = await self._publish_all(queue, pack.reports)
+            while left:
+                try:
+                    is_confirmed = await self._publish_together(queue, left[0].reports)
+                except (EncodeError, TooLarge):
+                    # One of them cannot be sent: publish each separately.
+                    left.extendleft(reversed(left.popleft().divide()))
+                else:
+                    self._settle(left.popleft(), is_confirmed=is_confirmed)
         finally:
-            self._settle(pack, is_confirmed=is_confirmed)
+            for unsettled in left:
+                self._settle(unsettled, is_confirmed=False)
             self._busy.discard(queue)
             if queue in self._waiting:
                 self._flush(queue)
 
-    async def _publish_all(self, queue: str, reports: Sequence[Report]) -> bool:
+    async def _publish_together(self, queue: str, reports: Sequence[Report]) -> bool:
+        """Return whether the reports are confirmed; a single one that cannot be sent is dropped, or loses its result.
+
+        Raises:
+            EncodeError, TooLarge: one of several reports cannot be sent.
+        """
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 for body in encode_reports(reports):
                     message = Outgoing(queue=queue, body=body, content_type=JSON, job_id="", task=REPORTS_TASK)
                     await self._broker.publish(message, timeout=self._timeout)
-            except TooLarge as error:
-                if len(reports) == 1:
-                    if goes_on(reports[0].kind):
-                        _log.error("job %s: dropping a report that is too large: %s", reports[0].id, error)
-                        return False
-                    reports = [_without_result(reports[0], error)]
-                    continue
-                # One of them is too large: publish the others separately.
-                return all([await self._publish_all(queue, [report]) for report in reports])
+            except (EncodeError, TooLarge) as error:
+                if len(reports) > 1:
+                    raise
+                (report,) = reports
+                if goes_on(report.kind) or isinstance(error, EncodeError):
+                    _log.error("job %s: dropping a report that cannot be sent: %s", report.id, error)
+                    return False
+                reports = [_without_result(report, error)]
             except SendError as error:
                 _log.warning("publishing %d reports to %s failed, will retry: %s", len(reports), queue, error)
                 if await pause(self._stopping, backoff.next()):
@@ -226,11 +258,6 @@ class ReportSender:
             await self._broker.declare_reports([ReportQueue(queue)])
         except TaskMQError as error:
             _log.warning("queue %s cannot be declared: %s", queue, error)
-
-
-def _answer(confirmed: "asyncio.Future[bool]", is_confirmed: bool) -> None:  # noqa: FBT001 - called with that only
-    if not confirmed.done():
-        confirmed.set_result(is_confirmed)
 
 
 def _without_result(report: Report, error: TooLarge) -> Report:

@@ -204,6 +204,14 @@ def test_two_steps_of_one_name_in_one_run_are_refused() -> None:
         run.step("one", str)
 
 
+def test_a_step_may_be_named_after_any_file() -> None:
+    writer = Shelf()
+
+    assert context(writer).step("read \udcff", str, "once") == "once"
+    assert writer.values == {"step read \\udcff": b'"once"'}
+    assert context(writer).step("read \udcff", str, "twice") == "once"
+
+
 def test_a_step_with_an_unsavable_value_is_not_done_and_named() -> None:
     writer = Shelf()
 

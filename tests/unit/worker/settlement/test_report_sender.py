@@ -6,13 +6,16 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from taskmq.contracts.broker import BrokerOptions
+from taskmq.errors import TooLarge
 from taskmq.model.envelope import Invitation
-from taskmq.model.jobs.reports import Report, decode_reports
+from taskmq.model.history.journals import SaveRequest
+from taskmq.model.jobs.reports import Report, ReportKind, decode_reports
 from taskmq.model.topology import ReportQueue
 from taskmq.testing import FlakyBroker, Published
 from taskmq.worker.settlement.reports import ReportSender
 from taskmq_local import forget_memory, open_memory_broker
 from tests.coroutines import run_by
+from tests.unit.worker.staged import FakeDelivery
 from tests.virtual_time import run
 
 _QUEUES = ("reports", "others")
@@ -37,9 +40,18 @@ def _play(test: Callable[[ReportSender, FlakyBroker], Coroutine[Any, Any, None]]
         forget_memory(name)
 
 
-def _send(sender: ReportSender, job: str, queue: str = "reports") -> "asyncio.Task[bool]":
+def _send(
+    sender: ReportSender, job: str, queue: str = "reports", *, kind: ReportKind = "succeeded"
+) -> "asyncio.Task[bool]":
     invitation = Invitation(id=job, token=1, reports=queue)
-    return asyncio.create_task(sender.send(invitation, Report(id=job, token=1, kind="succeeded")))
+    return asyncio.create_task(sender.send(invitation, Report(id=job, token=1, kind=kind)))
+
+
+def _tell(sender: ReportSender, job: str) -> FakeDelivery:
+    delivery = FakeDelivery(b"")
+    invitation = Invitation(id=job, token=1, reports="reports")
+    sender.tell(invitation, Report(id=job, token=1, kind="succeeded"), delivery)
+    return delivery
 
 
 def _sent_jobs(broker: FlakyBroker) -> list[list[str]]:
@@ -101,3 +113,33 @@ async def test_a_queue_does_not_wait_for_the_message_of_another_one(
     assert await asyncio.gather(*sent) == [True] * 2
     assert await _send(sender, "c")
     assert _sent_jobs(broker)[-1] == ["c"]
+
+
+@run_by(_play)
+async def test_a_report_that_is_too_large_returns_no_job_of_its_message(
+    sender: ReportSender, broker: FlakyBroker, /
+) -> None:
+    # The message of all three, and that of the first.
+    broker.fail_publishes(2, TooLarge(2, 1, "the message"))
+    dropped = _send(sender, "a", kind="progress")
+    await asyncio.sleep(0)
+    ended = [_tell(sender, job) for job in "bc"]
+
+    await sender.all_told()
+
+    assert not await dropped
+    assert [delivery.settled for delivery in ended] == ["acked"] * 2
+    assert _sent_jobs(broker) == [["a", "b", "c"], ["a"], ["b"], ["c"]]
+
+
+@run_by(_play)
+async def test_a_report_that_cannot_be_encoded_delays_no_others(sender: ReportSender, broker: FlakyBroker, /) -> None:
+    saving = SaveRequest(reply="worker.saved.w", number=1, run="r", name="\ud800")
+    report = Report(id="a", token=1, kind="saving", saving=saving)
+    sent = [
+        asyncio.create_task(sender.send(Invitation(id="a", token=1, reports="reports"), report)),
+        _send(sender, "b"),
+    ]
+
+    assert await asyncio.gather(*sent) == [False, True]
+    assert _sent_jobs(broker) == [["b"]]
