@@ -35,6 +35,8 @@ Work = Callable[[], Steps[T]]
 LOCK: Final = Query("lock")
 """Wait for concurrent changes of accounts, and block them until the transaction ends; SQLite does not need it."""
 LOCK_NAMES: Final = "lock names"
+LIMIT_WAITS: Final = Query("limit waits")
+"""Let later statements of the transaction fail if they wait for a lock for 100 ms; SQLite does not need it."""
 CLOCK: Final = Query("clock")
 """The store's time in ms, the same for the whole call."""
 SUBMIT: Final = "submit"

@@ -66,6 +66,7 @@ _STATEMENTS: Final[dict[str, str]] = {
     "CLAIMS_FREE": claims._FREE_OF,  # pyright: ignore[reportPrivateUsage]
     "ENDED": reports._ENDED,  # pyright: ignore[reportPrivateUsage]
     "RUN_LOCK": transitions._LOCK,  # pyright: ignore[reportPrivateUsage]
+    "RUN_SAVE_READ": transitions._SAVE_READ,  # pyright: ignore[reportPrivateUsage]
     "RUN_EXIST": transitions._EXIST,  # pyright: ignore[reportPrivateUsage]
     "RUN_SAVE": transactions._with_columns(transitions._SAVE),  # pyright: ignore[reportPrivateUsage]
     "RUN_INBOX": inbox._READ_ROWS,  # pyright: ignore[reportPrivateUsage]

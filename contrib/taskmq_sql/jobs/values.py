@@ -38,7 +38,7 @@ def is_job_id(text: str) -> bool:
 
 
 def is_plain(job: NewJob) -> bool:
-    """Whether the job has no id of its submitter, unique key, line or dependency."""
+    """Return whether the job has no id of its submitter, unique key, line or dependency."""
     has_dependencies = job.detail is not None and bool(job.detail.depends_on)
     return job.key is None and job.unique is None and job.line is None and not has_dependencies
 

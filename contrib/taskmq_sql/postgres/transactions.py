@@ -15,7 +15,7 @@ from taskmq.model.units import storable
 from taskmq_sql.postgres.connections import Connection, Connections
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.replica import Shown
-from taskmq_sql.steps import CLOCK, LOCK, LOCK_NAMES, NAMED, NUMBERED, TOGETHER, Query, Row, Steps, Work
+from taskmq_sql.steps import CLOCK, LIMIT_WAITS, LOCK, LOCK_NAMES, NAMED, NUMBERED, TOGETHER, Query, Row, Steps, Work
 
 T = TypeVar("T")
 
@@ -26,6 +26,7 @@ _LOCK: Final = "select pg_advisory_xact_lock(7466004)"
 _LOCK_NAMES: Final = """
 select pg_advisory_xact_lock(7466004, number)
 from (select distinct hashtext(name) as number from unnest($1::text[]) name order by 1) s"""
+_LIMIT_WAITS: Final = "set local lock_timeout = '100ms'"
 _ROWS: Final = re.compile(r"@rows\(([^)]*)\)")
 _VALUE: Final = re.compile(r"\$(\d+)")
 
@@ -151,8 +152,8 @@ async def _look_up(names: Names, query: Query) -> Sequence[Row]:
 
 
 async def _rows(connection: Connection, query: Query) -> Sequence[Row]:
-    if query is LOCK:
-        await connection.execute(_LOCK)
+    if query is LOCK or query is LIMIT_WAITS:
+        await connection.execute(_LOCK if query is LOCK else _LIMIT_WAITS)
         return ()
     if query.text == LOCK_NAMES:
         query = Query(_LOCK_NAMES, query.args)

@@ -52,7 +52,8 @@ _READ_ALONE: Final = _READ.format(
     of_run="""taskmq.now_ms(), (select xmin::text from taskmq.run u where u.id = s.run),
   (select record from taskmq.run u where u.id = s.run and u.state <> 0), """
 )
-# Only the holder of a run's lock deletes rows, so the row that was read is still in its place.
+# Rows are deleted together with a change of their run, which is locked, or has not changed since they were read. So
+# the row that was read is still in its place.
 _APPLIED: Final = "delete from taskmq.run_inbox where ctid = any($1::text[]::tid[])"
 _DUE: Final = """
 select number, run, step, generation from taskmq.run_timer where at <= $1

@@ -1,7 +1,8 @@
 """Quotas of the jobs of steps, within the transaction that submits the jobs.
 
-Rows of usage are locked without waiting for submissions that hold them; steps whose rows are locked wait. So no
-submitter keeps a scheduler from advancing the runs of other tenants, and no deadlock is possible.
+Rows of usage are locked without waiting for submissions that hold them or have just added them; steps whose rows are
+locked wait. So no submitter keeps a scheduler from advancing the runs of other tenants, and no transaction waits for
+usage while it has locked other usage.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,7 +14,7 @@ from taskmq.contracts.jobs import MakeJob, NewJob, counted_facts
 from taskmq.errors import QuotaExceeded, TaskMQError
 from taskmq.model.jobs.quotas import QuotaBook, QuotaExcess, Quotas, QuotaUsage, queued_limits, usage_names
 from taskmq.model.runs.records import QuotaWait, RunRecord, StepJob
-from taskmq_sql.steps import QUEUED, Query, Steps, ask, insert
+from taskmq_sql.steps import LIMIT_WAITS, QUEUED, Query, Steps, ask, insert
 
 _LOCK: Final = """
 select name, day, jobs, bytes, used_until from taskmq.quota_usage
@@ -27,7 +28,7 @@ insert into taskmq.quota_usage (name, day, jobs, bytes, used_until) @rows(text, 
 on conflict (name) do update set
   day = excluded.day, jobs = excluded.jobs, bytes = excluded.bytes, used_until = excluded.used_until"""
 
-# Pause of a step while a submission has locked the usage of its quota, ms.
+# Longest pause of a step while another transaction has locked the usage of its quota, ms.
 _LONGEST_PAUSE: Final = 1_000
 
 
@@ -44,16 +45,17 @@ class StepQuotas:
 
     Args:
         now: ms since the epoch by the store's clock.
+        busy: names of usage that open submissions have added.
     """
 
-    def __init__(self, quotas: Quotas, make_job: MakeJob, *, now: int) -> None:
+    def __init__(self, quotas: Quotas, make_job: MakeJob, *, now: int, busy: Collection[str] = ()) -> None:
         self._quotas = quotas
         self._make_job = make_job
         self._now = now
         self._made: dict[str, NewJob] = {}
         self._usage: dict[str, QuotaUsage] = {}
-        # Usage that submissions have locked.
-        self._busy: set[str] = set()
+        # Usage that other transactions have locked.
+        self._busy = set(busy)
         self._books: dict[str, QuotaBook] = {}
 
     @property
@@ -87,7 +89,7 @@ class StepQuotas:
         names = usage_names(self._quotas, [(facts["tenant"], facts["user"])])
         if not (yield from self._lock(names)):
             at = self._now + min(pause, _LONGEST_PAUSE)
-            return QuotaWait(f"a submission of tenant {new.tenant!r} is being counted", at)
+            return QuotaWait(f"other jobs of tenant {new.tenant!r} are being counted", at)
         if not names:
             return None
         book = yield from self._book(new.tenant)
@@ -127,7 +129,12 @@ class StepQuotas:
 
 
 def add_usage(names: Iterable[str]) -> Steps[None]:
-    """Add rows for usage that has none."""
+    """Add rows for usage that has none.
+
+    Raises:
+        StoreUnavailable: an open transaction has added one of them.
+    """
+    yield LIMIT_WAITS
     yield from insert(_ADD, [(name, 0, 0, 0, 0.0) for name in sorted(names)])
 
 

@@ -1,4 +1,4 @@
-"""A run in a transaction, and the rows that it writes besides those of its steps."""
+"""A run while it is advanced, and the rows that it writes besides those of its steps."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -22,7 +22,7 @@ _ENDS: Final[dict[RunState, StepState]] = {
 
 
 class RunTurn:
-    """A run in a transaction.
+    """A run while it is advanced.
 
     Attributes:
         here: the run with its changes.
@@ -79,7 +79,7 @@ class RunTurn:
             self.lanes.add(Lane(job.queue, job.priority, job.tenant))
 
     def describe(self) -> Advanced:
-        """Return the effect of the transaction on the run."""
+        """Return the effect of the advance on the run."""
         run, inbox, changes = self.here.run, self.inbox, self.changes
         parents = [run.parent] if changes.has_ended and run.parent else []
         return Advanced(
@@ -128,7 +128,7 @@ class RunTurn:
         return self.inbox.addresses([row.number for row in self.events] + self.inbox.marks[self.kept_marks :])
 
     def place_change(self) -> PlaceChange | None:
-        """Return what the transaction changes of the run's place; None if nothing."""
+        """Return the change of the run's place; None if there is none."""
         run, most = self.here.run, self.here.graph.content.max_active_runs
         change = PlaceChange(run, most or 0, leaves=self.changes.has_ended, waits=run.state is RunState.QUEUED)
         return change if most is not None and not run.parent and (change.leaves or change.waits) else None

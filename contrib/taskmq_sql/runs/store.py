@@ -17,6 +17,7 @@ from taskmq.contracts.jobs import (
     StartedRun,
     StoredVersion,
 )
+from taskmq.errors import StoreUnavailable
 from taskmq.model.history.run_figures import RunFigures
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.runs.graphs import load_graph
@@ -168,14 +169,19 @@ class SqlRuns:
             )
             if alone is not None:
                 return alone
-        work = partial(advance, known, make_job, self._graphs, quotas)
+        busy: set[str] = set()
         # If a crash of the server undoes it, the rows are in the inbox again. No worker can have a job of it, as its
         # dispatch is a later transaction, which waits for the disk.
         while True:
             try:
+                work = partial(advance, known, make_job, self._graphs, quotas, busy)
                 return await self._turns.write(work, is_lasting=False)
             except MissingUsage as missing:
-                await self._lists.write(partial(add_usage, missing.names))
+                try:
+                    await self._lists.write(partial(add_usage, missing.names))
+                except StoreUnavailable:
+                    # An open submission has added some of it, and so has locked it.
+                    busy |= {*missing.names}
 
     async def fire_timers(self, *, limit: int = 500) -> int | None:
         return await self._turns.write(partial(inbox.fire_timers, limit), is_lasting=False)

@@ -4,8 +4,8 @@
 
 One statement serves all runs of a transaction, except for the rare ones: cancellations and signals.
 
-A run that is advanced alone is usually neither locked nor in a transaction (`advance_alone`): a chain of steps waits
-for every round trip to the database.
+A run that is advanced alone usually takes one read and one statement (`advance_alone`), because a chain of steps
+waits for every round trip to the database.
 """
 
 import os
@@ -67,11 +67,12 @@ insert into taskmq.run (id, tenant, workflow, version, state, ended, record, val
 on conflict (id) do update set
   version = excluded.version, state = excluded.state, ended = excluded.ended, record = excluded.record,
   value = coalesce(excluded.value, run.value)"""
-# A row that has changed since it was read has another `xmin`.
+# A row that has changed since it was read has another `xmin`. One that is locked is not waited for.
 _SAVE_READ: Final = """
 update taskmq.run set version = $3, state = $4::smallint, ended = $5::bigint, record = $6::bytea,
   value = coalesce($7::bytea, value)
-where id = $1 and xmin::text = $2 returning id"""
+where id = (select id from taskmq.run where id = $1 and xmin::text = $2 for no key update skip locked)
+returning id"""
 _KEEP: Final = """
 insert into taskmq.run_signal (run, name, number, record) @rows(uuid, text, bigint, bytea)"""
 _CONSUMED: Final = """
@@ -79,9 +80,12 @@ delete from taskmq.run_signal where run = $1 and number = any($2::bigint[]) retu
 
 
 def advance(
-    run_ids: Sequence[str], make_job: MakeJob, graphs: Graphs, known_quotas: Quotas
+    run_ids: Sequence[str], make_job: MakeJob, graphs: Graphs, known_quotas: Quotas, busy: Collection[str] = ()
 ) -> Steps[dict[str, Advanced]]:
     """Implement `RunStore.advance`.
+
+    Args:
+        busy: names of usage that open submissions have added.
 
     Raises:
         MissingUsage: usage of quotas has no rows yet.
@@ -92,7 +96,7 @@ def advance(
     if not locked:
         return {}
     now = int(locked[0][2])
-    quotas = StepQuotas(known_quotas, make_job, now=now)
+    quotas = StepQuotas(known_quotas, make_job, now=now, busy=busy)
     runs = [read_run(row[1]) for row in locked]
     inboxes = yield from read_inboxes([run.id for run in runs], _ROWS)
     budget = RowBudget()
@@ -128,7 +132,7 @@ def advance(
 def advance_alone(run_id: str, make_job: MakeJob, graphs: Graphs) -> Steps[dict[str, Advanced] | None]:
     """Advance one run as `advance` does without quotas, by one read and one change; return None if it takes more.
 
-    Nothing is locked: if the run's row has changed since it was read, nothing is changed.
+    If the run's row has changed since it was read, or is locked, nothing is changed.
     """
     if (found := (yield from read_alone(run_id))) is None:
         return None

@@ -11,7 +11,21 @@ from taskmq.model.units import storable
 from taskmq_embedded.work import Care
 from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.steps import CLOCK, LOCK, LOCK_NAMES, NAMED, NOW, NUMBERED, TOGETHER, JobId, Query, Row, Steps, Work
+from taskmq_sql.steps import (
+    CLOCK,
+    LIMIT_WAITS,
+    LOCK,
+    LOCK_NAMES,
+    NAMED,
+    NOW,
+    NUMBERED,
+    TOGETHER,
+    JobId,
+    Query,
+    Row,
+    Steps,
+    Work,
+)
 
 T = TypeVar("T")
 
@@ -76,7 +90,7 @@ def drive(transaction: Transaction, steps: Steps[T], answers: Answers = MappingP
 def fetch(transaction: Transaction, query: Query) -> Sequence[Row]:
     """Run a query; return its rows."""
     connection, names, args = transaction.connection, transaction.names, query.args
-    if query is LOCK or query.text == LOCK_NAMES:
+    if query in (LOCK, LIMIT_WAITS) or query.text == LOCK_NAMES:
         return ()
     if query is CLOCK:
         return [(transaction.now,)]
