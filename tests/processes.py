@@ -93,7 +93,7 @@ class _Process:
         """Process one message; return False if the process has ended.
 
         Raises:
-            RuntimeError: The process failed outside a test. Its output has the traceback.
+            RuntimeError: the process failed outside a test; its output has the traceback.
         """
         hook, arguments = self._receive()
         if hook == "ready":

@@ -42,8 +42,10 @@ class KnownQuotas:
 
     async def current(self) -> Quotas:
         """Return the quotas, at most a second old."""
-        if time.monotonic() >= self._until:
-            self._known, self._until = await self.read(), time.monotonic() + _FRESH
+        now = time.monotonic()
+        if now >= self._until:
+            # Counted from before the read, which may take long.
+            self._known, self._until = await self.read(), now + _FRESH
         return self._known
 
     async def read(self) -> Quotas:

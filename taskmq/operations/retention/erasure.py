@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -64,7 +65,7 @@ async def erase_jobs(
     """
     store = app.sessions.store()
     source = require_retaining(store)
-    lanes = _lanes(store, which)
+    lanes = _lanes(app, which)
     for lane in lanes:
         await _cancel(app, lane, which, by=by)
     # Jobs that depend on the cancelled ones end with them.
@@ -73,7 +74,6 @@ async def erase_jobs(
     jobs = 0
     for lane in lanes:
         async for ids in _match_pages(lane, which):
-            await _forget_results(app, ids)
             jobs += await lane.forget_ended(ids)
             if on_progress is not None:
                 on_progress(jobs, None)
@@ -134,10 +134,11 @@ async def thin_out(
     return forgotten
 
 
-def _lanes(store: JobStore, which: JobFilter) -> list[_Lane]:
+def _lanes(app: TaskMQ, which: JobFilter) -> list[_Lane]:
+    store = app.sessions.store()
     lanes: list[_Lane] = []
     if which.via != "broker":
-        lanes.append(_Lane(store.list_jobs, require_retaining(store).forget_ended))
+        lanes.append(_Lane(store.list_jobs, partial(_forget_stored, app)))
     if which.via != "store" and isinstance(store, Remembering):
         sent = store.history.sent_jobs
         lanes.append(_Lane(sent.page, sent.forget_ended))
@@ -154,6 +155,12 @@ async def _cancel(app: TaskMQ, lane: _Lane, which: JobFilter, *, by: Actor) -> N
             # A job may have ended meanwhile. Without a state, no sent job can be cancelled.
             with suppress(JobConflict, JobNotFound, UnsupportedFeature):
                 await app.jobs.acancel(job_id, by=by.user, note="erased")
+
+
+async def _forget_stored(app: TaskMQ, ids: Sequence[str]) -> int:
+    """Forget those of these stored jobs that have ended, and the results of their keys; return their number."""
+    await _forget_results(app, ids)
+    return await require_retaining(app.sessions.store()).forget_ended(ids)
 
 
 async def _forget_results(app: TaskMQ, ids: Sequence[str]) -> None:

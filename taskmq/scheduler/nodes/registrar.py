@@ -30,6 +30,8 @@ _TURN: Final = 30.0
 _SECOND: Final = 1.0
 _MOST: Final = 10_000
 _LONGEST_NAME: Final = 255
+# A store keeps process ids of this many bits.
+_PID_BITS: Final = 63
 
 
 class NodeRegistrar:
@@ -53,10 +55,14 @@ class NodeRegistrar:
         self._has_trouble = False
 
     def receive(self, event: WorkerEvent) -> None:
-        """Queue a worker's status and its report of its node. Invalid reports are logged, not raised."""
+        """Queue a worker's status and its report of its node.
+
+        A status that no store can keep is ignored. Invalid reports of nodes are logged.
+        """
         status = event.status
         worker = (status.name, status.host, status.pid)
-        if worker in self._events or (len(self._events) < _MOST and max(map(len, worker[:2])) <= _LONGEST_NAME):
+        can_be_kept = max(map(len, worker[:2])) <= _LONGEST_NAME and status.pid.bit_length() <= _PID_BITS
+        if can_be_kept and (worker in self._events or len(self._events) < _MOST):
             self._events[worker] = event
         if status.node is not None and event.event != "offline":
             self._receive_node(status.node)

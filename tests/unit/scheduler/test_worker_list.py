@@ -19,6 +19,7 @@ async def test_heartbeats_of_all_workers_are_listed_until_they_stop_or_are_silen
     stage.worker_says("online", name="a", host="one")
     stage.worker_says("online", name="b", host="two")
     stage.worker_says("online", name="b" * 300, host="three")
+    stage.worker_says("online", name="b", host="four", pid=2**63)
     await stage.pass_by(2)
     assert await _hosts(process) == [("one", ["a"], []), ("two", ["b"], [])]
 
