@@ -10,7 +10,7 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import Advanced, NewJob
 from taskmq.model.runs.records import RunRecord, StepJob
-from taskmq.testing.job_store_suite.runs.kit import RunDriver
+from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
 from taskmq_sql import open_job_store
 
 _WAITING: Final = "select count(*) from pg_locks where not granted"
@@ -115,5 +115,22 @@ def test_a_scheduler_leaves_a_run_that_another_transaction_has_locked(job_store_
 
         await connection.execute("commit")
         assert len((await schedulers.advance(driver, run))[run].lanes) == 1
+
+    _run(job_store_url, test)
+
+
+def test_an_open_transaction_that_starts_a_run_delays_no_other_one_of_its_workflow(job_store_url: str) -> None:
+    async def test(schedulers: _Schedulers, _: str) -> None:
+        connection, driver = schedulers.connection, schedulers.drivers[0]
+        await driver.runs.put_workflow("", "limited", content_of({"s": {"value": 1}}, max_active_runs=1))
+        first, second = [await driver.new_run(workflow="limited") for _ in range(2)]
+        async with connection.transaction():
+            await driver.runs.start([first], connection=connection)
+            await driver.runs.start([second])
+            await driver.settle()
+
+            assert (await driver.run(second.id)).state == "succeeded"
+        await driver.settle()
+        assert (await driver.run(first.id)).state == "succeeded"
 
     _run(job_store_url, test)

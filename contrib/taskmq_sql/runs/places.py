@@ -4,18 +4,19 @@
     a place is free  ->  the first waiting one is active, and its run gets a `begin` row
     a run ends       ->  its place is deleted, so another one is free
 
-Only transitions change places, as their last statements: they hold the lock on the workflow of a tenant for a short
-time, and no deadlock with the locks of other rows is possible. Runs without a limit have no place.
+The start of a run adds its place. It takes no lock, so the transaction of a caller delays no other run. Only
+transitions let runs begin and delete places, as their last statements: they hold the lock on the workflow of a tenant
+for a short time, and no deadlock with the locks of other rows is possible. Runs without a limit have no place.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import groupby
 from typing import Final, NamedTuple
 
 from taskmq.contracts.jobs import RunPlace
 from taskmq.model.runs.records import InboxRow, RunRecord
 from taskmq_sql.runs.inbox import put_rows
-from taskmq_sql.steps import JobId, Steps, ask, first, insert, job_id, lock, together
+from taskmq_sql.steps import JobId, Query, Steps, ask, first, job_id, lock, together
 
 _LEAVE: Final = "delete from taskmq.run_place where run = any($1::uuid[])"
 _ENTER: Final = """
@@ -58,6 +59,14 @@ class PlaceChange(NamedTuple):
         return self.run.tenant, self.run.workflow
 
 
+def add_places(runs: Iterable[tuple[RunRecord, int]]) -> Query:
+    """Add the places of queued runs, each with the maximum of its version, unless they have one."""
+    return Query(
+        _ENTER,
+        tuple((JobId(run.id), run.tenant, run.workflow, run.created, run.generation, most) for run, most in runs),
+    )
+
+
 def change_places(changes: Collection[PlaceChange]) -> Steps[list[str]]:
     """Delete the places of ended runs, add those of queued ones, and let the next runs begin.
 
@@ -68,14 +77,8 @@ def change_places(changes: Collection[PlaceChange]) -> Steps[list[str]]:
     yield from lock("/".join(workflow) for workflow, _ in groupby(ordered, key=lambda each: each.workflow))
     if left := [JobId(each.run.id) for each in ordered if each.leaves]:
         yield from ask(_LEAVE, left)
-    yield from insert(
-        _ENTER,
-        [
-            (JobId(run.id), run.tenant, run.workflow, run.created, run.generation, most)
-            for run, most, _, waits in ordered
-            if waits
-        ],
-    )
+    # Redriven runs have no place, and neither have those that older code started.
+    yield from together([add_places((each.run, each.most) for each in ordered if each.waits)])
     woken: list[str] = []
     for workflow, _ in groupby(ordered, key=lambda each: each.workflow):
         woken += yield from _let_begin(*workflow)

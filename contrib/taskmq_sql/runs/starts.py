@@ -1,4 +1,4 @@
-"""New runs: each begins with a row in its inbox."""
+"""New runs: each begins with a row in its inbox, and with a place if its workflow limits the active ones."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from taskmq.model.runs.validation import find_wrong_parameter
 from taskmq.model.units import parse_duration, to_ms
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.runs.inbox import wake
+from taskmq_sql.runs.places import add_places
 from taskmq_sql.runs.workflows import content_of, current_version, forget_contents, has_version, keep_content
 from taskmq_sql.steps import JobId, Row, Steps, ask, clock, insert, job_id, together
 
@@ -55,6 +56,7 @@ def start(runs: Sequence[NewRun]) -> Steps[list[StartedRun]]:
     sources = yield from _find_sources([new for new in runs if is_job_id(new.id) and new.id not in versions])
     started: list[StartedRun] = []
     rows: list[Row] = []
+    queued: list[tuple[RunRecord, int]] = []
     unused: set[str] = set()
     for new in runs:
         if not is_job_id(new.id):
@@ -66,12 +68,15 @@ def start(runs: Sequence[NewRun]) -> Steps[list[StartedRun]]:
             started.append(StartedRun(id=new.id, is_new=False, refusal=refusal))
             unused |= {source.version} if new.content is not None else set()
         else:
-            rows.append(_row_of(new, source, now))
+            run, most = _open(new, source, now)
+            rows.append(_row_of(run, due=new.due))
+            if run.state is RunState.QUEUED:
+                queued.append((run, most))
             versions[new.id] = source.version
             started.append(StartedRun(id=new.id, is_new=True, version=source.version))
     # Sorted, because other transactions may insert the same ids.
     made = {job_id(row[0]) for row in (yield from insert(_INSERT, sorted(rows, key=itemgetter(0))))}
-    yield from together([wake(sorted(made))])
+    yield from together([wake(sorted(made)), add_places(each for each in queued if each[0].id in made)])
     if unused:
         yield from forget_contents(sorted(unused))
     return [replace(each, is_new=each.is_new and each.id in made) for each in started]
@@ -152,8 +157,8 @@ def _find_refusal(new: NewRun, source: _Source) -> str:
     return find_wrong_parameter(source.graph.content.params, msgspec.json.decode(new.params))
 
 
-def _row_of(new: NewRun, source: _Source, now: int) -> Row:
-    """Return the row of a new run."""
+def _open(new: NewRun, source: _Source, now: int) -> tuple[RunRecord, int]:
+    """Return a new run, and how many runs of its workflow may be active; 0: no limit."""
     graph = source.graph
     assert graph is not None
     run = RunRecord(
@@ -171,9 +176,14 @@ def _row_of(new: NewRun, source: _Source, now: int) -> Row:
         created=now,
     )
     open_run(run, graph)
-    parent = JobId(new.parent) if new.parent else None
+    return run, graph.content.max_active_runs or 0
+
+
+def _row_of(run: RunRecord, *, due: int | None) -> Row:
+    """Return the row of a new run."""
+    parent = JobId(run.parent) if run.parent else None
     state, record = RUN_CODES[run.state], encode_run(run)
-    return JobId(new.id), new.tenant, new.workflow, run.version, parent, state, record, now, new.due
+    return JobId(run.id), run.tenant, run.workflow, run.version, parent, state, record, run.created, due
 
 
 def _timeout_of(new: NewRun, content: WorkflowContent) -> int | None:

@@ -232,9 +232,10 @@ class RunStore(Protocol):
     async def place(self, run_id: str) -> RunPlace | None:
         """Return the place that a queued run waits for; None if it waits for none.
 
-        Runs of one tenant and workflow begin in the order of their starts, also after a redrive. A run enters the
-        line when it is first advanced. Only those whose content has `max_active_runs` wait and count. If their
-        versions differ in it, the one of the open run that started last counts for all of them.
+        Runs of one tenant and workflow begin in the order of their starts, also after a redrive, and those of the
+        same millisecond in the order of their ids. A run enters the line in the transaction that starts it. Only
+        runs whose content has `max_active_runs` wait and count. If their versions differ in it, the one of the open
+        run that started last counts for all of them.
         """
         ...
 

@@ -3,11 +3,11 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from taskmq.contracts.jobs import JobStore
+from taskmq.contracts.jobs import JobStore, RunPlace
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import ids
-from taskmq.testing.job_store_suite.runs.kit import RunDriver
+from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
 from taskmq.testing.job_store_suite.uniqueness.submissions import duplicate_of, unique
 from taskmq.testing.runner import case, raises
 
@@ -58,6 +58,26 @@ class JobTransactions(JobStoreCase):
 
         assert await driver.states(new.id) == {"s": "running"}
         assert await driver.runs.get(rolled_back.id) is None
+
+    @case
+    async def test_a_run_enters_the_line_of_its_workflow_once_its_transaction_commits(self) -> None:
+        driver = RunDriver(self.store())
+        content = content_of({"s": {"task": "t"}}, max_active_runs=1)
+        rolled_back, committed, later = [await driver.new_run(content=content) for _ in range(3)]
+
+        with raises(_RollBack):
+            async with self.transaction(driver.store) as connection:
+                await driver.runs.start([rolled_back], connection=connection)
+                raise _RollBack
+        async with self.transaction(driver.store) as connection:
+            await driver.runs.start([committed], connection=connection)
+        await driver.runs.start([later])
+
+        assert await driver.runs.place(later.id) == RunPlace(active=0, most=1, ahead=1)
+        await driver.advance(later.id)
+        await driver.settle()
+        assert await driver.states(committed.id) == {"s": "running"}
+        assert await driver.runs.place(later.id) == RunPlace(active=1, most=1, ahead=0)
 
     @case
     async def test_jobs_in_a_rolled_back_transaction_never_exist(self) -> None:

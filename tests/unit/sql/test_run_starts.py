@@ -2,7 +2,7 @@
 
 import sqlite3
 from contextlib import closing
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 from uuid import UUID
 
 import pytest
@@ -22,7 +22,7 @@ from taskmq_sql.sqlite.file.schema import JOB_STORE
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.runner import drive
 from taskmq_sql.sqlite.step_jobs import ANSWERS
-from taskmq_sql.steps import GUARDED, QUEUED, Steps
+from taskmq_sql.steps import GUARDED, QUEUED, TOGETHER, Query, Steps
 
 T = TypeVar("T")
 
@@ -30,11 +30,12 @@ _END: Final = "insert into run_inbox (run, job, step, child, state) select run, 
 
 
 def _noting(steps: Steps[T], statements: list[str]) -> Steps[T]:
-    """Run a call, and note its statements."""
+    """Run a call, and note its statements; those of one round trip are one text."""
     try:
         query = next(steps)
         while True:
-            statements.append(query.text)
+            parts = cast("tuple[Query, ...]", query.args) if query.text == TOGETHER else (query,)
+            statements.append(";".join(each.text for each in parts))
             query = steps.send((yield query))
     except StopIteration as end:
         result: T = end.value
@@ -64,8 +65,12 @@ def _make_no_job(*_: object) -> NewJob:
     pytest.fail("the run has no job")
 
 
-def _run_to_end(**fields: Any) -> tuple[list[str], list[str]]:
-    """Run a workflow to its end; return the statements of the start, and those of the rest."""
+def _run_to_end(after_start: str = "", **fields: Any) -> tuple[list[str], list[str]]:
+    """Run a workflow to its end; return the statements of the start, and those of the rest.
+
+    Args:
+        after_start: a statement that follows the start.
+    """
     content, _ = validate_workflow({"steps": {"s": {"value": 1}}, **fields})
     assert content is not None
     new = NewRun(id=str(UUID(int=1)), content=encode_workflow(content)[1])
@@ -75,6 +80,7 @@ def _run_to_end(**fields: Any) -> tuple[list[str], list[str]]:
         JOB_STORE.create(connection)
         transaction = Transaction(connection, Names(), 7)
         drive(transaction, _noting(start([new]), starting))
+        connection.execute(after_start)
         while connection.execute("select 1 from run_inbox").fetchone():
             drive(transaction, _noting(advance([new.id], _make_no_job, {}, Quotas()), ending))
         assert connection.execute("select ended from run").fetchone() == (7,)
@@ -85,9 +91,14 @@ def test_runs_without_a_limit_run_no_statement_about_places() -> None:
     starting, ending = _run_to_end()
     limited_start, limited_end = _run_to_end(max_active_runs=1)
 
-    assert starting == limited_start
-    assert not [each for each in ending if "run_place" in each]
+    assert not [each for each in starting + ending if "run_place" in each]
+    assert [each for each in limited_start if "run_place" in each]
     assert [each for each in limited_end if "run_place" in each]
+    assert len(limited_start) == len(starting)
+
+
+def test_a_run_that_older_code_started_without_a_place_gets_one() -> None:
+    assert _run_to_end("delete from run_place", max_active_runs=1) == _run_to_end(max_active_runs=1)
 
 
 def _start_step(quotas: Quotas) -> list[str]:

@@ -46,6 +46,32 @@ class RunPlaces(JobStoreCase):
         assert await driver.runs.pending(limit=10) == []
 
     @case
+    async def test_runs_begin_in_the_order_of_their_starts_whichever_is_advanced_first(self) -> None:
+        driver = RunDriver(self.store())
+        runs = [await _start(driver, 1) for _ in range(3)]
+        waiting = [await driver.runs.place(run) for run in runs]
+        assert waiting == [RunPlace(active=0, most=1, ahead=ahead) for ahead in range(3)]
+
+        advanced = await driver.advance(runs[2])
+
+        assert advanced[runs[2]].woken == (runs[0],)
+        await driver.settle()
+        assert await _states(driver, runs) == ["running", "queued", "queued"]
+        assert await driver.runs.place(runs[2]) == RunPlace(active=1, most=1, ahead=1)
+
+    @case
+    async def test_a_run_that_is_cancelled_before_its_first_transition_gives_its_place_back(self) -> None:
+        driver = RunDriver(self.store())
+        runs = [await _start(driver, 1) for _ in range(2)]
+        assert await driver.runs.send(runs[0], NewInboxRow(kind="cancel", id="c", error="stop"))
+
+        # The first run gets the place, and ends before it begins.
+        await driver.advance(runs[1])
+        await driver.settle()
+
+        assert await _states(driver, runs) == ["cancelled", "running"]
+
+    @case
     async def test_the_end_of_a_run_wakes_the_next_one_in_its_transaction(self) -> None:
         driver = RunDriver(self.store())
         waits = content_of({"s": {"wait": "go"}}, max_active_runs=1)
