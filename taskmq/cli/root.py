@@ -3,10 +3,11 @@
 import json
 import logging
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import (
     App,
@@ -24,6 +25,10 @@ from taskmq.cli.typed_values import any_value
 from taskmq.errors import InvalidSetting, TaskMQError
 from taskmq.model.telemetry.plain_text import escape_controls
 from taskmq.version import VERSION
+
+if TYPE_CHECKING:
+    from cyclopts.help import DefaultFormatter, HelpPanel
+    from rich.console import Console, ConsoleOptions
 
 _COMMANDS = {
     "demo": (
@@ -83,7 +88,7 @@ _COMMANDS = {
     "queue": ("taskmq.cli.operators.queue:app", "Manage queues: list, show, pause, resume, move, purge."),
     "schedule": (
         "taskmq.cli.operators.schedule:app",
-        "Manage schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",
+        "Manage schedules: list, show, next, explain, history, pause, resume, run, backfill, add, change, remove.",
     ),
     "reaction": ("taskmq.cli.operators.reactions:app", "Show the app's reactions, and what they wait for."),
     "workflow": (
@@ -116,7 +121,7 @@ _COMMANDS = {
     ),
     "alert": (
         "taskmq.cli.history.alert:app",
-        "Manage alerts: list, rules, apply, remove, test, silence, notices.",
+        "Manage alerts: list, rules, apply, remove, test, silence, silences, unsilence, notices.",
     ),
     "topology": (
         "taskmq.cli.operators.topology:app",
@@ -124,7 +129,7 @@ _COMMANDS = {
     ),
     "store": (
         "taskmq.cli.operators.store:app",
-        "Manage the job store: upgrade, current, check, prune, archive, read, erase.",
+        "Manage the job store: upgrade, current, check, rotate-key, prune, archive, read, erase, import.",
     ),
     "admin": (
         "taskmq.cli.administration.admin:app",
@@ -160,6 +165,7 @@ LOCAL_ONLY: Final = frozenset(
     )
 )
 """Commands that do not go through a server; see docs/http.md."""
+_LINE_BREAK: Final = re.compile(r"(?<!\n)\n(?!\n)")
 _WITH_ARGUMENTS: Final = frozenset({("send",), ("job", "submit")})
 _REMOTE_EXCEPTION: Final = ("worker", "control")
 
@@ -184,9 +190,10 @@ def _build(tokens: Sequence[str]) -> App:
         version=f"taskmq {VERSION}",
         # Importing Rich's Markdown would double the time of --help.
         help_format="plaintext",
+        help_formatter=_FilledHelp(),
         error_formatter=_format_error,
     )
-    _add_commands(root)
+    _add_commands(root, called=_words(tokens)[:1])
 
     @root.meta.default
     def meta(  # pyright: ignore[reportUnusedFunction]
@@ -247,9 +254,39 @@ def _build(tokens: Sequence[str]) -> App:
     return root
 
 
-def _add_commands(root: App) -> None:
+def _add_commands(root: App, *, called: Sequence[str] = ()) -> None:
     for name, (path, text) in _COMMANDS.items():
-        root.command(path, name=name, help=text)
+        # The text would replace the help of the command itself.
+        root.command(path, name=name, help=None if name in called else text)
+
+
+class _FilledHelp:
+    """A layout of help texts in which each paragraph fills the lines, wherever the source breaks them."""
+
+    def __call__(self, console: "Console", options: "ConsoleOptions", panel: "HelpPanel") -> None:
+        for entry in panel.entries:
+            _join_lines(entry.description)
+        self._default(console, options, panel)
+
+    def render_usage(self, console: "Console", options: "ConsoleOptions", usage: Any) -> None:
+        self._default.render_usage(console, options, usage)
+
+    def render_description(self, console: "Console", options: "ConsoleOptions", description: Any) -> None:
+        _join_lines(description)
+        self._default.render_description(console, options, description)
+
+    @property
+    def _default(self) -> "DefaultFormatter":
+        # Imported late: only help needs it.
+        from cyclopts.help import DefaultFormatter
+
+        return DefaultFormatter()
+
+
+def _join_lines(described: Any) -> None:
+    """Join the lines of each paragraph of a help text in plain format."""
+    if (text := getattr(described, "primary_renderable", None)) is not None:
+        text.plain = _LINE_BREAK.sub(" ", text.plain)
 
 
 def _format_error(error: CycloptsError) -> Any:

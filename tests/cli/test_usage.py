@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import Here, command, environment, run_process
+from tests.cli.kit import Here, command, environment, run_here, run_process
 
 _COMMANDS = ("demo", "dev", "worker", "beat", "scheduler", "send", "job", "queue", "schedule", "dlq", "doctor")
 _EVERY = [
@@ -69,6 +69,26 @@ def test_help_goes_to_standard_output_and_describes_every_option(taskmq: Here, t
     for name, text in described.items():
         assert text.strip(), name
         assert not text.strip().startswith("[default"), f"no description: {name}"
+
+
+def test_help_fills_the_lines_wherever_the_source_breaks_them(home: Path) -> None:
+    shown = run_here(home, "store", "rotate-key", "--help", env={"COLUMNS": "400"}).out
+
+    assert "Back up the store afterwards: after a restore from an older backup, it rejects reports" in shown
+    assert "because they have leaked. Needed only if a store is restored." in shown
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        (["send"], "a misspelled name is an error, not a new queue"),
+        (["worker"], "The first SIGTERM or Ctrl-C drains"),
+        (["doctor"], "Exits with 1 if there is a problem."),
+        (["definition"], "Submit a job of one with `taskmq job submit NAME`."),
+    ],
+)
+def test_help_of_a_command_has_its_whole_description(taskmq: Here, tokens: list[str], words: str) -> None:
+    assert words in " ".join(taskmq(*tokens, "--help").out.split())
 
 
 def test_help_of_the_root_names_every_command_and_the_exit_codes(taskmq: Here) -> None:

@@ -25,7 +25,7 @@ _STEP_COLUMNS: Final = ("is_done", "what", "subject")
 
 app = Noun(
     name="admin",
-    help=("Manage access to the job store: init, restored, user, token, tenant, role. Needs access to its database."),
+    help="Manage access to the job store: init, restored, user, token, tenant, role. Needs access to its database.",
 )
 for _noun in (user, token, tenant, role):
     app.command(_noun)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from taskmq.api.history.alerts import AlertView, NoticeView, RuleView, SilenceView
     from taskmq.model.history.alerts import AlertRule
 
-app = Noun(name="alert", help="Manage alerts: list, rules, apply, remove, test, silence, unsilence, notices.")
+app = Noun(
+    name="alert", help="Manage alerts: list, rules, apply, remove, test, silence, silences, unsilence, notices."
+)
 
 _ALERT_COLUMNS: Final = ("state", "severity", "rule", "subject", "value", "since", "told", "tenant")
 _RULE_COLUMNS: Final = ("name", "tenant", "metric", "threshold", "severity", "channels", "version")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.cli.dead_letters import OperatorDeadLetters
 
-app = Noun(name="dlq", help="Manage dead letters: list, groups, show, replay, purge, export.")
+app = Noun(name="dlq", help="Manage dead letters: list, groups, show, replay, purge, export, archive.")
 
 _GROUP_COLUMNS: Final = (
     "count", "jobs", "queue", "tenants", "first", "last", "task", "error", "sample", "fingerprint"

@@ -60,7 +60,7 @@ def show(pool: str, /) -> int:
 
 @app.command
 def waiting(*, limit: int = 20) -> None:
-    """List tenants with due stored jobs that wait, those that wait longest first, and why the oldest job waits.
+    """List tenants whose due stored jobs wait, the longest first, and why the oldest job of each waits.
 
     Args:
         limit: Maximum number of tenants.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = ("worker", "verdict", "detail", "state", "slots")
 
-app = Noun(name="control", help="Command running workers: status, drain, concurrency, log-level, stacks.")
+app = Noun(name="control")
 
 
 @Parameter(name="*")
@@ -103,7 +103,7 @@ def concurrency(number: int, /, *names: str, choice: _Choice = _BY_NAME) -> int:
 @app.command
 @name_caller
 def log_level(level: LogLevel, /, *names: str, choice: _Choice = _BY_NAME) -> int:
-    """Change from which level on workers log, until the process ends.
+    """Change the log level of workers until the process ends.
 
     Tasks that run in processes of their own keep their level.
 

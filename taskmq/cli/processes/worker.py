@@ -23,11 +23,11 @@ from taskmq.worker.host.event_loop import loop_factory
 
 _SHORTEST_HANG = 10.0
 
-app = Noun(name="worker", help="Run the tasks of an app's queues.")
+app = Noun(name="worker")
 app.command(
     "taskmq.cli.operators.worker_control:app",
     name="control",
-    help="Command running workers: status, drain, concurrency, stacks.",
+    help="Command running workers: status, drain, concurrency, log-level, stacks.",
 )
 
 
