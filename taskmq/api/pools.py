@@ -78,9 +78,9 @@ class BacklogView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         tenant: "" for jobs without a tenant.
-        jobs: number of them; at most 100,000 jobs of all tenants are counted, and as many that wait for a limit.
+        jobs: number of them. At most 100,000 ready jobs are counted in all, and as many that wait for a limit.
         oldest: when the first of them became due.
-        first: the store's id of that job; `task` and `queue` are its own.
+        first: the store's id of that job, which has this `task` and `queue`.
         reasons: why it waits, most important first.
     """
 

@@ -16,7 +16,7 @@ from taskmq.api.pools import (
 )
 from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.views import instant_text, render_all, view_of
-from taskmq.errors import JobNotFound, RequestRefused
+from taskmq.errors import InvalidOption, JobNotFound, RequestRefused
 from taskmq.model.jobs.pools import QueuePolicy, TenantPool
 from taskmq.model.units import did_you_mean
 from taskmq.stored_jobs import QuotaState
@@ -46,11 +46,17 @@ class AppPools(AppCalls):
     async def waiting(self, *, limit: int = 20) -> Sequence[BacklogView]:
         """Return up to `limit` tenants with due jobs that are not dispatched yet, those that wait longest first.
 
-        Each has the reasons why its oldest job waits.
+        Each has the reasons why its oldest job waits. A caller of one tenant gets only this one.
+
+        Raises:
+            InvalidOption: the limit is below 1.
         """
-        session, store = self._app.sessions.current(), self._app.sessions.store()
+        if limit < 1:
+            raise InvalidOption(f"limit={limit}: give at least 1")
+        session, store, tenant = self._app.sessions.current(), self._app.sessions.store(), self._caller.tenant
+        backlogs = [one for one in await store.dispatching.tenant_backlogs() if tenant in (None, one.tenant)]
         found: list[BacklogView] = []
-        for one in (await store.dispatching.tenant_backlogs())[:limit]:
+        for one in backlogs[:limit]:
             try:
                 record = await self._app.jobs.aget(one.first)
             except JobNotFound:
@@ -64,7 +70,7 @@ class AppPools(AppCalls):
                     first=one.first,
                     task=record.task,
                     queue=record.queue,
-                    reasons=(await explain_job(session, store, record)).reasons,
+                    reasons=(await explain_job(session, store, record, reader=tenant)).reasons,
                 )
             )
         return found

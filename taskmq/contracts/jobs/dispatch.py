@@ -90,7 +90,7 @@ class TenantBacklog(NamedTuple):
     """The jobs of a tenant that are due and not dispatched yet.
 
     Attributes:
-        jobs: number of the counted ones.
+        jobs: number of counted jobs.
         oldest: when the first of them became due, ms since the epoch.
         first: id of that job.
     """
@@ -291,7 +291,7 @@ class DispatchStore(Protocol):
     async def tenant_backlogs(self, *, most: int = 100_000) -> list[TenantBacklog]:
         """Return the backlog of each tenant, the one with the oldest job first.
 
-        Counts up to `most` jobs in lanes, and as many behind gates.
+        Counts up to `most` jobs in lanes, and as many behind gates. If there are more, tenants may be missing.
         """
         ...
 

@@ -6,6 +6,10 @@ from typing import Any, Final
 from taskmq.server.examples.example import SOME_ID, Example
 
 _POOL: Final[dict[str, Any]] = {"pool": "acme", "parent": None, "weight": 5.0, "min": {}, "max": {"slots": 8.0}}
+_PAUSED: Final = (
+    "queue 'reports' has been paused since 2027-01-30T17:00:00+00:00 by ann (printer): `taskmq queue resume reports` "
+    "resumes it"
+)
 _QUOTA: Final[dict[str, Any]] = {
     "tenant": "acme",
     "user": None,
@@ -39,7 +43,7 @@ POOLS: Final[Mapping[str, Example]] = {
                         "first": SOME_ID,
                         "task": "invoice.render",
                         "queue": "reports",
-                        "reasons": ["queue 'reports' is paused since 2027-01-30T17:00:00Z by ann (printer)"],
+                        "reasons": [_PAUSED],
                     }
                 ]
             }

@@ -30,7 +30,7 @@ async def list_pools(api: ApiGiven) -> PoolList:
     return await api.pools.list()
 
 
-@POOLS.handle("GET /backlogs", "listBacklogs", Permission.POOLS_READ, "List tenants whose jobs wait")
+@POOLS.handle("GET /backlogs", "listBacklogs", Permission.JOBS_READ, "List tenants whose jobs wait")
 async def list_backlogs(api: ApiGiven, limit: Limit = 20) -> BacklogList:
     """Return the tenants with due stored jobs that are not dispatched yet, and why the oldest job of each waits."""
     return BacklogList(list(await api.pools.waiting(limit=limit)))

@@ -40,6 +40,20 @@ def test_an_invalid_pool_is_refused_and_not_audited(site: Site, body: dict[str, 
     assert site("GET", "/audit?action=pool.", by=_ADMIN).json()["items"] == []
 
 
+def test_a_tenant_sees_its_own_backlog_and_no_operator(site: Site) -> None:
+    for tenant in ("acme", "other"):
+        answer = site("POST", "/jobs", {"job_type": "data_processing"}, by=f"{tenant}-admin")
+        assert answer.status_code == 201, answer.text
+    site("POST", "/queues/work/pause", {"note": "printer"}, by=_ADMIN)
+
+    mine = site("GET", "/backlogs", by="acme-viewer").json()["items"]
+    everybodys = site("GET", "/backlogs", by="all-viewer").json()["items"]
+
+    assert [(one["tenant"], one["jobs"], one["task"]) for one in mine] == [("acme", 1, "data_processing")]
+    assert [one["tenant"] for one in everybodys] == ["acme", "other"]
+    assert ["by all-admin" in str(one["reasons"]) for one in (*mine, *everybodys)] == [False, True, True]
+
+
 def test_a_job_beyond_its_quota_is_refused_with_the_time_to_wait(site: Site) -> None:
     put = site("PUT", "/quotas/acme", {"a_day": 1}, by=_ADMIN)
     assert (put.status_code, put.json()["a_day"], put.json()["jobs_today"]) == (200, 1, 0)
