@@ -15,7 +15,7 @@ import msgspec
 
 from taskmq.errors import EncodeError, InvalidOption, MalformedMessage
 from taskmq.model.retry import RunOptions
-from taskmq.model.units import LAST_INSTANT
+from taskmq.model.units import InstantMs
 
 JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
@@ -29,8 +29,7 @@ _TASK_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:-]{1,128}")
 _NO_ARGS = msgspec.Raw(b"[]")
 NO_KWARGS: Final = msgspec.Raw(b"{}")
 """Encoded keyword arguments of a message that has none; omitted on the wire, in either content type."""
-# Brokers, stores and datetime cannot represent a later instant, and attempts have 32 bits.
-_Instant = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
+# Attempts have 32 bits.
 _LAST_ATTEMPT = 2**31 - 1
 # Only six bits of a job id's third random byte are used, after the variant's two.
 _VARIANT: Final = tuple(f"{0x80 | bits:02x}" for bits in range(0x40))
@@ -72,9 +71,9 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     proof: str = ""
     outages: Annotated[int, msgspec.Meta(ge=0)] = 0
     crashes: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    due: _Instant | None = None
-    not_before: _Instant | None = None
-    not_after: _Instant | None = None
+    due: InstantMs | None = None
+    not_before: InstantMs | None = None
+    not_after: InstantMs | None = None
     saves: Annotated[int, msgspec.Meta(ge=0)] = 0
     saved: dict[str, msgspec.Raw] | None = None
     kept: dict[str, msgspec.Raw] | None = None
@@ -140,9 +139,9 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     args: msgspec.Raw = _NO_ARGS
     kwargs: msgspec.Raw = NO_KWARGS
     attempt: int = 1
-    enqueued: _Instant | None = None
-    eta: _Instant | None = None
-    expires: _Instant | None = None
+    enqueued: InstantMs | None = None
+    eta: InstantMs | None = None
+    expires: InstantMs | None = None
     root: str | None = None
     parent: str | None = None
     key: str | None = None

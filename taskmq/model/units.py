@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Annotated, Final
+
+import msgspec
 
 from taskmq.errors import InvalidOption
 
@@ -17,6 +19,9 @@ DAY_MS: Final = 86_400_000
 
 LAST_INSTANT: Final = 253_402_300_799_999
 """The last instant that brokers, stores and datetime can represent: the end of 9999, in ms since the epoch."""
+
+InstantMs = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
+"""An instant of a message, in ms since the epoch."""
 
 _FIRST_INSTANT: Final = -62_135_596_800_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

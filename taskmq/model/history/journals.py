@@ -13,7 +13,7 @@ import msgspec
 
 from taskmq.errors import MalformedMessage
 from taskmq.model.states import JobState
-from taskmq.model.units import LAST_INSTANT
+from taskmq.model.units import InstantMs
 
 LARGEST_SAVED: Final = 8 * 1024 * 1024
 """Maximum bytes of all saved values of a job that travel in its messages."""
@@ -21,7 +21,6 @@ LARGEST_SAVED: Final = 8 * 1024 * 1024
 NO_DETAILS: Final = msgspec.Raw(b"null")
 """Details of a run without a heartbeat, or of one without details."""
 
-_Instant = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 _Fence = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 _Topic = Annotated[str, msgspec.Meta(pattern=r"\Aworker\.saved\.[A-Za-z0-9_-]{1,64}\Z")]
@@ -39,7 +38,7 @@ class RunProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     done: float
     total: float | None = None
     note: Annotated[str, msgspec.Meta(max_length=500)] = ""
-    updated: _Instant
+    updated: InstantMs
     state: JobState = JobState.RUNNING
     details: msgspec.Raw = NO_DETAILS
 

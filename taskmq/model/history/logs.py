@@ -14,7 +14,7 @@ import msgspec
 from taskmq.errors import InvalidOption, MalformedMessage
 from taskmq.model.envelope import Token
 from taskmq.model.history.sent_runs import SentJobFacts, encode_batches
-from taskmq.model.units import LAST_INSTANT, did_you_mean, storable
+from taskmq.model.units import InstantMs, did_you_mean, storable
 
 LOGS_TASK: Final = "taskmq.logs"
 """Task name of messages that carry log lines."""
@@ -31,7 +31,7 @@ _LONGEST_LOGGER: Final = 200
 class RunLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A line: time in ms since the epoch, level from 10 to 50, logger, message."""
 
-    at: Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
+    at: InstantMs
     level: Annotated[int, msgspec.Meta(ge=0, le=1_000)]
     logger: str
     message: str

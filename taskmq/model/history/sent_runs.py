@@ -19,7 +19,7 @@ from taskmq.model.envelope import Envelope, new_job_id, submitted_at
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
-from taskmq.model.units import LAST_INSTANT
+from taskmq.model.units import InstantMs
 
 RUNS_TASK: Final = "taskmq.runs"
 """Task name of messages that carry runs of sent jobs."""
@@ -42,7 +42,6 @@ _STATES: Final = frozenset(
     }
 )
 
-_Instant = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 _Name = Annotated[str, msgspec.Meta(max_length=1_024)]
 
@@ -60,7 +59,7 @@ class SentJobFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     queue: _Name
     tenant: _Name = ""
     priority: Annotated[int, msgspec.Meta(ge=0, le=9)] = _MIDDLE_PRIORITY
-    sent: _Instant
+    sent: InstantMs
 
 
 class RecordedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -76,10 +75,10 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     attempt: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = 1
     worker: _Name = ""
-    started: _Instant
-    ended: _Instant | None = None
+    started: InstantMs
+    ended: InstantMs | None = None
     state: JobState = JobState.RUNNING
-    due: _Instant | None = None
+    due: InstantMs | None = None
     error: ErrorRecord | None = None
     processor_ms: _Count | None = None
 

@@ -20,7 +20,7 @@ from taskmq.model.history.journals import RunProgress, SavedValues, SaveRequest
 from taskmq.model.history.suspensions import ARGUMENTS, NewArguments, decode_arguments
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
-from taskmq.model.units import LAST_INSTANT
+from taskmq.model.units import LAST_INSTANT, InstantMs
 
 LONGEST: Final = 262_144
 """Maximum bytes of one message with reports; a single larger report has its own message."""
@@ -62,7 +62,6 @@ PREEMPTED: Final = "Preempted"
 INTERRUPTED: Final = "Interrupted"
 """Error type of a run that was interrupted by an outage, or by the end of its worker."""
 
-_Instant = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
 _Span = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
 
 _AFTER: Final[dict[ReportKind, JobState]] = {
@@ -122,12 +121,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     proof: str = ""
     attempt: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = 1
     worker: str = ""
-    started: _Instant | None = None
+    started: InstantMs | None = None
     ran: _Span = 0
     processor: _Span | None = None
     peak_memory: _Span | None = None
     delay: Annotated[int, msgspec.Meta(ge=0)] = 0
-    until: _Instant | None = None
+    until: InstantMs | None = None
     saves: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
     limited: bool = False
     redelivered: bool = False

@@ -22,6 +22,7 @@ import msgspec
 
 from taskmq.errors import MalformedMessage
 from taskmq.model.telemetry.worker_status import WorkerStatus
+from taskmq.model.units import InstantMs
 
 VERSION: Final = 1
 JOB_EVENTS: Final = "job.#"
@@ -102,7 +103,7 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     event: str
     worker: str = ""
     number: int
-    at: int
+    at: InstantMs
     job_id: str
     task: str
     queue: str
@@ -143,7 +144,7 @@ class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
     event: str
     worker: str = ""
     number: int
-    at: int
+    at: InstantMs
     status: WorkerStatus
 
 

@@ -14,6 +14,7 @@ from taskmq.model.telemetry.events import (
     worker_topic,
 )
 from taskmq.model.telemetry.worker_status import RunningJob, WorkerStatus
+from taskmq.model.units import LAST_INSTANT
 
 STATUS = WorkerStatus(
     name="web-1:7",
@@ -41,7 +42,7 @@ job_events = st.builds(
     event=st.sampled_from(["started", "succeeded", "dead", "later than this version"]),
     worker=st.just("w"),
     number=st.integers(1, 2**53),
-    at=st.integers(0, 2**53),
+    at=st.integers(0, LAST_INSTANT),
     job_id=names,
     task=names,
     queue=names,
@@ -116,6 +117,14 @@ def test_fields_and_events_of_later_versions_are_ignored() -> None:
 def test_an_invalid_batch_is_refused(topic: str, body: bytes) -> None:
     with pytest.raises(MalformedMessage):
         decode_batch(topic, body)
+
+
+@pytest.mark.parametrize("at", [-1, LAST_INSTANT + 1, 2**63])
+def test_an_event_at_an_impossible_time_is_refused(at: int) -> None:
+    event = JobEvent(event="dead", number=1, at=at, job_id="a", task="t", queue="q")
+
+    with pytest.raises(MalformedMessage, match=r"events\[0\]\.at"):
+        decode_batch("job.dead.q", encode_batch("w", [event], dropped=0))
 
 
 def test_topics_name_the_event_and_the_queue_and_fit_into_255_bytes() -> None:
