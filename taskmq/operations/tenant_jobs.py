@@ -307,8 +307,7 @@ class TenantJobs:
         Raises:
             InvalidOption: the filter selects sent jobs.
         """
-        if which.via in ("broker", "any"):
-            raise InvalidOption(f"via:{which.via}: only stored jobs are counted by state; leave it out")
+        which.check_stored()
         own = self._restrict(which)
         return StateCounts({}, is_exact=True) if own is None else await self._app.sessions.store().count_states(own)
 

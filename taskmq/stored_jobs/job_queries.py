@@ -88,12 +88,12 @@ class JobQueries:
         if after is not None:
             _check_cursor(after)
         found = await self._filter(which, tenant)
-        if found.via == "broker":
-            return await self.recorded.store.page(found, after=after, limit=limit)
-        stored = self._sessions.store().list_jobs(found, after=after, limit=limit)
-        if found.via != "any":
-            return await stored
+        if found.via in ("", "store"):
+            return await self._sessions.store().list_jobs(found, after=after, limit=limit)
         sent = self.recorded.store.page(found, after=after, limit=limit)
+        if found.via == "broker":
+            return await sent
+        stored = self._sessions.store().list_jobs(found, after=after, limit=limit)
         return merge_pages(await asyncio.gather(stored, sent), limit)
 
     list = blocking(alist)
@@ -103,12 +103,13 @@ class JobQueries:
     ) -> int:
         """Count jobs exactly up to `cap`; `cap` + 1 means more. See `list` for `which` and `tenant`."""
         found = await self._filter(which, tenant)
+        if found.via in ("", "store"):
+            return await self._sessions.store().count_jobs(found, cap=cap)
+        sent = self.recorded.store.count(found, cap=cap)
         if found.via == "broker":
-            return await self.recorded.store.count(found, cap=cap)
+            return await sent
         stored = self._sessions.store().count_jobs(found, cap=cap)
-        if found.via != "any":
-            return await stored
-        return min(sum(await asyncio.gather(stored, self.recorded.store.count(found, cap=cap))), cap + 1)
+        return min(sum(await asyncio.gather(stored, sent)), cap + 1)
 
     count = blocking(acount)
 

@@ -176,12 +176,14 @@ def test_ended_jobs_are_archived_read_thinned_out_and_erased(taskmq: Here, tmp_p
     none = taskmq("-o", "json", "store", "archive", "kept", *where)
     thinned = taskmq("store", "prune", "--where", "status:cancelled", "--keep-last", "1", *where)
     refused = taskmq("store", "prune", *where)
+    sent = taskmq("store", "prune", "--where", "via:broker", "--keep-last", "1", *where)
     erased = taskmq("store", "erase", "label.who:ann", "--yes", *where)
     everything = taskmq("store", "erase", "--yes", *where)
 
     assert (none.code, none.data) == (0, [])
     assert "1 jobs deleted" in thinned.err
     assert (refused.code, everything.code) == (2, 2)
+    assert (sent.code, "via:broker selects sent jobs" in sent.err) == (2, True)
     assert (erased.code, "1 jobs erased" in erased.err) == (0, True)
     assert taskmq("-o", "json", "job", "list", *where).data == []
     assert taskmq("store", "read", "kept/none.ndjson.gz").code != 0

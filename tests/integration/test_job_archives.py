@@ -240,7 +240,9 @@ def test_a_scheduler_keeps_jobs_for_the_configured_time(job_store_url: str) -> N
     _with_app(job_store_url, test)
 
 
-@pytest.mark.parametrize("text", ["", "3 cats", "12h", "last:5", "last:-1 task:a", "7d no such:filter"])
+@pytest.mark.parametrize(
+    "text", ["", "3 cats", "12h", "last:5", "last:-1 task:a", "7d no such:filter", "12h via:broker", "last:5 via:any"]
+)
 def test_an_invalid_rule_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption):
         KeepRule.read(text)

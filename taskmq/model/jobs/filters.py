@@ -4,6 +4,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from taskmq.errors import InvalidOption
 from taskmq.model.states import TERMINAL, JobState
 
 Retried = Literal["", "yes", "no", "any"]
@@ -58,6 +59,15 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ids: tuple[str, ...] = ()
     retried: Retried = ""
     via: ViaChoice | Literal[""] = ""
+
+    def check_stored(self) -> None:
+        """Check that the filter selects stored jobs only.
+
+        Raises:
+            InvalidOption: it also selects sent jobs, or only those.
+        """
+        if self.via in ("broker", "any"):
+            raise InvalidOption(f"via:{self.via} selects sent jobs, but only stored ones are possible here: omit it")
 
     def wants_retried(self, state: JobState) -> bool | None:
         """Return whether jobs in this state must have been retried (True), must not (False), or either (None)."""

@@ -104,11 +104,12 @@ async def thin_out(
         on_progress: see `erase_jobs`.
 
     Raises:
-        InvalidOption: neither `older_than` nor `keep_last` is given.
+        InvalidOption: neither `older_than` nor `keep_last` is given, or the filter selects sent jobs.
         UnsupportedFeature, StoreUnavailable: see `erase_jobs`.
     """
     if older_than is None and keep_last is None:
         raise InvalidOption("say what to keep: an age or a number of jobs")
+    which.check_stored()
     source = require_retaining(store)
     states = (which.states & TERMINAL) if which.states else TERMINAL
     before = None if older_than is None else await store.now_ms() - older_than

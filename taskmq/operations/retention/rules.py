@@ -37,13 +37,14 @@ class KeepRule(msgspec.Struct, frozen=True, kw_only=True):
         """Parse AGE [FILTER] or last:COUNT FILTER.
 
         Raises:
-            InvalidOption: the text is neither, or an age for all jobs is not in whole days.
+            InvalidOption: the text is neither, an age for all jobs is not in whole days, or the filter selects sent
+                jobs.
             InvalidFilter: the filter is malformed.
         """
         first, _, where = text.strip().partition(" ")
         where = where.strip()
         # The filter is parsed again at each use, for its relative times; errors have to show now.
-        parse_filter(where, _SOME_TIME)
+        parse_filter(where, _SOME_TIME).check_stored()
         if (last := _LAST.fullmatch(first)) is not None:
             if not where:
                 raise InvalidOption(f"--keep {text!r}: add a filter, for example last:{last[1]} tenant:acme")

@@ -1,6 +1,9 @@
+from typing import Literal
+
 import msgspec
 import pytest
 
+from taskmq.errors import InvalidOption
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.states import JobState
 
@@ -40,3 +43,11 @@ def test_a_filter_travels_as_json() -> None:
 def test_a_filter_for_failures_excludes_retried_jobs(which: JobFilter, expected: list[bool | None]) -> None:
     states = (JobState.FAILED, JobState.EXPIRED, JobState.SUCCEEDED)
     assert [which.wants_retried(state) for state in states] == expected
+
+
+@pytest.mark.parametrize("via", ["broker", "any"])
+def test_a_filter_for_stored_jobs_must_not_select_sent_ones(via: Literal["broker", "any"]) -> None:
+    JobFilter().check_stored()
+    JobFilter(via="store").check_stored()
+    with pytest.raises(InvalidOption, match=f"via:{via} selects sent jobs"):
+        JobFilter(via=via).check_stored()
