@@ -91,7 +91,7 @@ export default function Jobs({ query }) {
   const reload = () => { loaded.reload(); total.reload(); };
   return html`<${Head} of=${loaded} title="Jobs" sub=${total.data ? `${count(total.data.count)}${total.data.is_exact ? "" : "+"} ${total.data.count === 1 ? "job" : "jobs"}` : ""}>
       ${may("jobs.submit") && html`<a href=${to("tasks")}>Run a task</a>`}
-      ${canBulk && html`${chosen.size > 0 && html`<button type="button" onClick=${() => showBulk({ filter: `${VIA.exec(filter)?.[0].trim() ?? ""} id:${[...chosen].join()}`, what: `${chosen.size} selected` })}>Change ${chosen.size} selected …</button>
+      ${canBulk && html`${chosen.size > 0 && html`<button type="button" onClick=${() => showBulk({ filter: `${VIA.exec(filter)?.[0] ?? ""} id:${[...chosen].join()}`.trim(), what: `${chosen.size} selected` })}>Change ${chosen.size} selected …</button>
         <button type="button" onClick=${() => change({ selected: "" })}>Clear selection</button>`}
         <button type="button" onClick=${() => showBulk({ filter, what: "" })}>Select all${total.data ? ` ${count(total.data.count)}${total.data.is_exact ? "" : "+"}` : ""} …</button>`}
     <//>

@@ -59,6 +59,7 @@ const MOST_SCHEDULES = 200;
 const MOST_QUEUES = 8;
 const MOST_JOBS = 6;
 const MOST_CHANGES = 4;
+const MOST_ENTRIES = 50;
 const SETTINGS = /^(alert|definition|node|pool|queue|quota|reaction|schedule|workflow)\./;
 
 /** What changed in the period: versions of the app, and settings. */
@@ -67,15 +68,16 @@ function Changes({ figures, range }) {
   // The first view has room for ten requests.
   const [isLater, wait] = useState(false);
   useEffect(() => { const timer = setTimeout(() => wait(true), 500); return () => clearTimeout(timer); }, []);
-  const loaded = useData(isLater ? "audit" : null, { since: from, limit: 50 }, ["time"], 15_000);
+  const loaded = useData(isLater ? "audit" : null, { since: from, limit: MOST_ENTRIES }, ["time"], 15_000);
   const versions = (figures.data?.versions ?? []).filter((/** @type {any} */ one) => one.first >= from).map((/** @type {any} */ one) => ({ icon: "workers", at: one.first, text: `Version ${one.version}`, more: "", href: to("workers", { by: "version" }) }));
-  return html`<${Section} title="What changed" kind="brief"><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => {
+  return html`<${Section} title="What changed" kind="brief"><${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => {
     const settings = items.filter((/** @type {any} */ one) => SETTINGS.test(one.action)).map((/** @type {any} */ one) => {
       const [kind, verb] = one.action.split(".");
       return { icon: "audit", at: one.at, text: `${kind[0].toUpperCase()}${kind.slice(1)} ${one.subject}: ${verb}`, more: [one.user && ` by ${one.user}`, one.note && `: ${one.note}`], href: to("audit", { action: one.action }) };
     });
     const found = [...versions, ...settings].sort((a, b) => (a.at < b.at ? 1 : -1)).slice(0, MOST_CHANGES);
-    return found.length ? html`<ul>${found.map((one) => html`<li key=${one.at + one.text}><${Icon} name=${one.icon} /><a href=${one.href}>${one.text}</a><span class="dim"><${When} at=${one.at} />${one.more}</span></li>`)}</ul>` : html`<p class="dim">No changes in ${RANGES[range][0]}.</p>`;
+    return html`${found.length ? html`<ul>${found.map((one) => html`<li key=${one.at + one.text}><${Icon} name=${one.icon} /><a href=${one.href}>${one.text}</a><span class="dim"><${When} at=${one.at} />${one.more}</span></li>`)}</ul>` : !next && html`<p class="dim">No changes in ${RANGES[range][0]}.</p>`}
+      ${next && found.length < MOST_CHANGES && html`<p class="dim">From the last ${MOST_ENTRIES} audit entries. <a href=${to("audit")}>All entries</a></p>`}`;
   }}<//><//>`;
 }
 
