@@ -22,8 +22,8 @@ class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
         next: the next occurrence, including jitter, in the past if it is overdue; None if there is none, or it is
             paused.
         paused: when it was paused.
-        refused: why the start of an occurrence was refused, or why the rule or a middleware raised, which is tried
-            again; "": neither.
+        refused: why the start of an occurrence was refused, or the error of the rule or a middleware; "": neither.
+            The scheduler tries again.
         task: the task or definition it calls; None for a workflow.
         cron, every, at, seconds, dst_gap, dst_fold, both_days, phase, start, end, max_runs, exclude: the rule as
             given, durations in seconds; None if it is not given, or the app's code computes it.

@@ -77,8 +77,8 @@ class ControlBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         command: `drain`: accept no new jobs, wait for running ones, and exit; `concurrency`: run `number` tasks at a
-            time until the process ends; `log_level`: log from `level` on until the process ends; `stacks`: report
-            where all threads and asyncio tasks are.
+            time until the process ends; `log_level`: log lines of `level` and above until the process ends;
+            `stacks`: report where all threads and asyncio tasks are.
         workers: names of workers.
         host: the host whose workers are selected.
         grace: for `drain`, the seconds until running jobs are requeued; None for each worker's `--grace`.

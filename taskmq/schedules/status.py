@@ -41,8 +41,8 @@ class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
         next: due time of the next occurrence, in the past if it is overdue; None if there is none, or it is paused.
         paused: since when it is paused.
         note: the reason for the pause, if given.
-        refused: why the start of an occurrence was refused, or why the trigger or a middleware raised, which is tried
-            again; "": neither.
+        refused: why the start of an occurrence was refused, or the error of the trigger or a middleware; "": neither.
+            The scheduler tries again.
         fired: number of occurrences confirmed by the broker; with a job store, number of submitted jobs.
         late: number emitted more than a second after their instant, without missed ones.
         missed: number neither emitted in time nor caught up.

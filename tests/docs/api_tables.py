@@ -12,8 +12,6 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.schedules.schedules import Schedules
 from taskmq.stored_jobs import Jobs
 
-__all__ = ["API_TABLES"]
-
 # A name of a task, or the task: the overloads for the checkers say the same in six ways.
 _TASK: Final = ("task: str", "task: Task | Call | str")
 

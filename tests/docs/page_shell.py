@@ -8,8 +8,6 @@ from pathlib import Path
 from tests.docs.blocks import blocks_of, write_files
 from tests.servers.postgres import find_program
 
-__all__ = ["PYTEST", "PageShell"]
-
 _NOT_NEEDED = ("faker", "hypothesispytest", "schemathesis", "xdist", "xdist.looponfail")
 PYTEST = ("-m", "pytest", "-p", "no:cacheprovider", *(word for name in _NOT_NEEDED for word in ("-p", f"no:{name}")))
 """Arguments of `python` that run the tests of a page without the plugins of our own tests, which load slowly."""

@@ -11,8 +11,6 @@ from taskmq.worker import WorkerConfig
 from taskmq.worker.config_option import options_of
 from tests.docs.options_page import effect_and_default, texts_of
 
-__all__ = ["PROCESS_TABLES"]
-
 _PROCESSES: Final = ("worker", "beat", "scheduler", "server")
 
 

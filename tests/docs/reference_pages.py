@@ -22,8 +22,6 @@ from tests.docs.settings_tables import SETTING_TABLES
 from tests.docs.telemetry_tables import EVENT_TABLES, METRIC_TABLES, SPAN_TABLES
 from tests.features.table import feature_table
 
-__all__ = ["ERRORS", "TABLES", "fill_page", "leaf_commands"]
-
 ERRORS = ROOT / "docs" / "errors.md"
 _COMMAND_PAGE = ROOT / "docs" / "commands.md"
 _SETTINGS = ROOT / "docs" / "settings.md"

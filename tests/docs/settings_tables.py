@@ -6,8 +6,6 @@ from typing import Final
 from taskmq.client.settings import OTHER_VARIABLES, Settings
 from tests.docs.options_page import effect_and_default, texts_of
 
-__all__ = ["SETTING_TABLES"]
-
 
 def _settings() -> str:
     lines = ["| variable | in the file | default | is |", "|---|---|---|---|"]

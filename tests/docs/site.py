@@ -11,8 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["listed_pages", "llms_text", "menu"]
-
 _ROOT: Final = Path(__file__).parents[2]
 _DOCS: Final = _ROOT / "docs"
 _BUILD: Final = _ROOT / "dist" / "docs"

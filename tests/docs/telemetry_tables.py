@@ -30,8 +30,6 @@ from taskmq_prometheus import ProcessCollector, SendMetrics
 from tests.docs.options_page import texts_of
 from tests.house.tree import public_names
 
-__all__ = ["EVENT_TABLES", "METRIC_TABLES", "SPAN_TABLES"]
-
 _SCHEDULES: Final = [ScheduleCount("t", {"due": 1})]
 # One series of each metric: names and labels matter here, and values do not.
 _SOURCES: Final[Mapping[str, Source]] = {

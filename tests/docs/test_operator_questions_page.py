@@ -26,6 +26,7 @@ _CHANGING = (
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[47][0-9a-f-]{21}\b|\b[0-9a-f]{32}\b"), "ID"),
     (re.compile(r"^w1 +\S+ +\d+ +\S+", re.MULTILINE), "w1 HOST PID VERSION"),
     (re.compile(r"(\b\d+(\.\d+)? ?(ms|s|min|m|h|MB|GB)\b ?)+"), "SPAN "),
+    (re.compile(r"\b\d+ %"), "SHARE"),
     (re.compile(r"\b\d+\.\d+\b"), "FIGURE"),
     (re.compile(r"[ \t]+"), " "),
 )

@@ -313,7 +313,7 @@ def _build_retry(row: StoredSchedule, error: BaseException, now: int) -> Schedul
         again = put_off(record, f"{type(error).__name__}: {error}", now)
         is_first, kept = record.failures == 1, encode_record(record)
     details = None if issubclass(type(error), TaskMQError) else error
-    # Once; the schedule shows the last reason.
+    # Logged once; the schedule shows the last reason.
     level = logging.ERROR if is_first else logging.DEBUG
     _log.log(level, "schedule %s: firing failed, will retry: %s", row.name, error, exc_info=details)
     return ScheduleFiring(before=row, record=kept, next=again)
