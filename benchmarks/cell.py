@@ -4,8 +4,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["OURS", "Cell", "number_text", "spread_text"]
-
 OURS = "taskmq"
 
 

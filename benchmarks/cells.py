@@ -16,20 +16,6 @@ from benchmarks.failures import RunFailed
 from benchmarks.floors import run_floor
 from benchmarks.ground import Ground, Run
 
-__all__ = [
-    "backlog",
-    "delayed",
-    "drain",
-    "embedded",
-    "enqueue",
-    "fan",
-    "idle_memory",
-    "latency",
-    "queued_memory",
-    "scaling",
-    "start",
-]
-
 Figures = dict[str, float]
 
 # The share of tasks that runs before the clock starts.

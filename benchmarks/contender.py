@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PEERS", "SHARED_WORK", "WORK", "Contender", "Setup"]
-
 PEERS: Final = Path(__file__).parent / "peers"
 
 # The order within a round.

@@ -7,8 +7,6 @@ from typing import Final
 
 from benchmarks.contender import SHARED_WORK, WORK, Contender, Setup
 
-__all__ = ["CONTENDERS"]
-
 _CONFIRM: Final = {"BENCH_CONFIRM": "1"}
 # The library's default settings; the other setups are tuned for the work.
 _DEFAULTS: Final = {"BENCH_DEFAULTS": "1"}

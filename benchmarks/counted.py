@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-__all__ = ["Counted"]
-
 _SCANS_EVERY: Final = 0.05
 
 

@@ -18,8 +18,6 @@ from taskmq import TaskMQ
 from taskmq.worker import Worker, WorkerConfig
 from tests.servers import RabbitMQ, Redis
 
-__all__ = ["main"]
-
 _JOBS: Final = 10_000
 _BATCHES: Final = 100
 _SENDING: Final = 15.0

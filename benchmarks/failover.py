@@ -29,8 +29,6 @@ from tests.servers import PostgreSQL, RabbitMQ, Redis
 from tests.servers.ports import PortLease
 from tests.servers.server import Server
 
-__all__ = ["main"]
-
 _LEASE: Final = 5
 _PACE: Final = 50
 _PATIENCE: Final = 120

@@ -19,8 +19,6 @@ from benchmarks.contender import Contender, Setup
 from benchmarks.failures import RunFailed
 from benchmarks.ground import Ground, Run
 
-__all__ = ["FEATURES", "Feature", "main"]
-
 _KIND: Final = "quorum"
 _WARM: Final = 0.1
 _TIMES: Final = ("worker_us", "sender_us", "redis_us")

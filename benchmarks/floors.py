@@ -7,8 +7,6 @@ from benchmarks.failures import RunFailed
 from benchmarks.ground import Ground
 from benchmarks.provision import floor
 
-__all__ = ["floor_consume", "floor_publish", "run_floor"]
-
 _QUEUE = "floor"
 _PREFETCH = 250
 

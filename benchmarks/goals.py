@@ -11,8 +11,6 @@ from typing import Final, Literal
 
 from benchmarks.cell import OURS, Cell, number_text, spread_text
 
-__all__ = ["GOALS", "Goal", "Verdict", "judge"]
-
 # Task queues and frameworks on RabbitMQ; neither the floors nor libraries on Redis.
 PEERS: Final = ("celery", "dramatiq", "taskiq", "faststream")
 _KINDS: Final = ("quorum", "classic")

@@ -25,8 +25,6 @@ from tests.servers import Redis, ServerError
 from tests.servers.rabbitmq import RabbitMQ
 from tests.servers.waiting import eventually
 
-__all__ = ["Ground", "Run", "Worker"]
-
 _STALL = 30.0
 _SENDS_WITHIN = 300.0
 _POLL = 0.002

@@ -21,8 +21,6 @@ from taskmq import Context, TaskMQ, WorkQueue
 from taskmq.worker import Worker, WorkerConfig
 from tests.servers import RabbitMQ
 
-__all__ = ["main"]
-
 _LANES: Final = 16
 _TENANTS: Final = 1_000
 _SLOTS: Final = 32

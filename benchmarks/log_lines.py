@@ -31,8 +31,6 @@ from taskmq.run.context import Context, current_context
 from taskmq.run.log_capture import CaptureSettings, LogCapture
 from taskmq.worker.run_logs import KeptRuns, RunLines
 
-__all__ = ["PLAIN", "WAYS", "Way", "main", "table"]
-
 PLAIN: Final = "a handler alone: `--capture-logs off`"
 _RESULTS: Final = Path(__file__).with_name("results") / "log_lines.json"
 _QUEUE: Final = "reports"

@@ -8,8 +8,6 @@ from typing import Final
 
 from tests.servers import RabbitMQ
 
-__all__ = ["node_profile"]
-
 # One string: rabbitmqctl evaluates it in the node.
 _PROGRAM: Final = """
 timer:sleep(max(0, {start} - erlang:system_time(millisecond))),

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-__all__ = ["Pace", "clock_text"]
-
 
 class Pace:
     """Seconds per run, by cell and by piece of work.

@@ -33,8 +33,6 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from tests.servers.ports import PortLease
 from tests.servers.postgres import find_program, unprivileged_user
 
-__all__ = ["main"]
-
 _PATIENCE: Final = 300
 _LEADS: Final = ("primary", "master")
 _FOLLOWS: Final = ("running", "streaming")

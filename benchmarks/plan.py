@@ -11,8 +11,6 @@ from benchmarks.contender import Contender
 from benchmarks.floors import floor_consume, floor_publish
 from benchmarks.ground import Ground
 
-__all__ = ["KINDS", "Job", "plan"]
-
 KINDS: Final = ("quorum", "classic", "redis")
 # Tasks per run of a peer, so that a run takes a few seconds; `Contender.share` scales it.
 _TASKS: Final = 12_000

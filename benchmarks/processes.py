@@ -8,8 +8,6 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["cpu_seconds", "end", "largest_mb", "peak_mb", "proportional_mb", "resident_mb", "tree"]
-
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 

@@ -11,8 +11,6 @@ from typing import Final
 from benchmarks.contender import PEERS, Contender
 from benchmarks.failures import RunFailed
 
-__all__ = ["environment", "environment_of", "floor", "folder_name"]
-
 _INSTALLS_WITHIN: Final = 600.0
 # Failed installations by name, so that they are not retried for each cell.
 _failed: dict[str, str] = {}

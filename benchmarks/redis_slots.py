@@ -14,8 +14,6 @@ from taskmq.contracts.stores import PlaceDemand, RateDemand, WaitingMessage
 from taskmq_redis import RedisState, open_state
 from tests.servers.redis import Redis
 
-__all__ = ["main"]
-
 _AT_A_TIME: Final = 200
 _COUNT: Final = 100_000
 _FEW: Final = 20_000

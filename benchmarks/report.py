@@ -17,8 +17,6 @@ from xml.sax.saxutils import escape
 from benchmarks.cell import OURS, Cell, number_text, spread_text
 from benchmarks.goals import Verdict, judge
 
-__all__ = ["goals_table", "plot", "write"]
-
 # Figures with a plot; the tables show the rest.
 _PLOTTED = (
     *("tasks_per_second", "worker_us", "producer_us", "p50_ms", "p99_ms", "until_gathered_s"),

@@ -22,8 +22,6 @@ from benchmarks.failures import RunFailed
 from benchmarks.ground import Ground, Run, Worker
 from tests.servers import eventually
 
-__all__ = ["main"]
-
 _KIND: Final = "quorum"
 _PATIENCE: Final = 600.0
 # A beat below this share of a processor has finished loading.

@@ -39,8 +39,6 @@ from taskmq.schedules.triggers import Every, every
 from taskmq_sql.migrations import upgrade
 from tests.servers import PostgreSQL
 
-__all__ = ["main"]
-
 _APP: Final = """
 import os
 from taskmq import TaskMQ

@@ -6,8 +6,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-__all__ = ["run_by", "run_in_real_time"]
-
 
 def run_in_real_time(main: Coroutine[Any, Any, None], *, within: float) -> None:
     """Run a test's coroutine in real time; the loop's exception handler must not have been called."""

@@ -6,9 +6,6 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any
 
-__all__ = ["run"]
-
-
 _TURN = 1e-9
 
 

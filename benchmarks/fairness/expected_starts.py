@@ -14,8 +14,6 @@ from taskmq.model.jobs.pools import QueuePolicy, TenantPool
 from taskmq.model.topology import Policy
 from taskmq.stored_jobs.explanations.expected_starts import MINUTES, EndedRuns, ExpectedStart, expect_start
 
-__all__ = ["POLICIES", "Estimates", "estimate_starts"]
-
 POLICIES: tuple[Policy, ...] = ("fair", "weighted", "round_robin", "priority", "fifo")
 
 _SECONDS = 2700.0

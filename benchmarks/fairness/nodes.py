@@ -15,8 +15,6 @@ from msgspec.structs import replace
 from taskmq.model.nodes import HostNode, JobNeeds, NodeTold, add_amounts, fits
 from taskmq.scheduler.placement import Candidate, NodeRun, plan_placements
 
-__all__ = ["Locality", "NodeFigures", "simulate_locality", "simulate_nodes"]
-
 _LOOKED_AT = 500
 _SHAPES: tuple[tuple[int, dict[str, float]], ...] = (
     (60, {"cpu": 1.0, "memory": 1.0}),

@@ -16,8 +16,6 @@ from taskmq.model.jobs.pools import FAIR, Amounts, QueuePolicy, TenantPool
 from taskmq.scheduler.fairness import Shares
 from taskmq.scheduler.fairness.order import Order
 
-__all__ = ["Counted", "Drf", "Fifo", "InstantFair", "Ours"]
-
 _QUEUE = "work"
 _REPORTED_AFTER = 0.25
 

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
-__all__ = ["bars", "lines"]
-
 _COLOURS = ("#1b6ca8", "#d1495b", "#66a182", "#edae49", "#6c567b", "#2e4057")
 _WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 300, 170, 44, 44, 36
 

@@ -17,20 +17,6 @@ from taskmq.model.jobs.pools import Amounts, QueuePolicy, TenantPool
 from taskmq.model.topology import Policy
 from taskmq.scheduler.fairness import Shares
 
-__all__ = [
-    "WEIGHTS",
-    "decisions",
-    "flood",
-    "jain",
-    "killed",
-    "lent",
-    "paper",
-    "percentile",
-    "policies",
-    "quiet",
-    "strict_flood",
-]
-
 WEIGHTS: Mapping[str, float] = {"gold": 5.0, "silver": 3.0, "bronze": 2.0}
 _SECONDS: Mapping[str, float] = {"gold": 0.1, "silver": 1.0, "bronze": 10.0}
 _WEIGHTED = QueuePolicy(policy="weighted")

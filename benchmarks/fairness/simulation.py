@@ -13,8 +13,6 @@ from typing import Protocol
 
 from taskmq.model.jobs.pools import Amounts
 
-__all__ = ["Outcome", "Simulation", "Turns", "VirtualJob"]
-
 _ONE: Amounts = {"slots": 1.0}
 _NEVER = float("inf")
 

@@ -39,8 +39,6 @@ from benchmarks.fairness.scenarios import jain, percentile
 from benchmarks.fairness.simulation import Simulation, Turns, VirtualJob
 from taskmq.model.jobs.pools import Amounts
 
-__all__ = ["ORDERS", "TraceFigures", "simulate_trace"]
-
 _LOAD: Final = 2.0
 _PARETO: Final = 0.69
 _SHORTEST, _LONGEST = 10.0, 3_600.0

@@ -8,8 +8,6 @@ from taskmq.contracts.jobs import DispatchBatch, Lane, Pick
 from taskmq.testing.job_store_suite.driver import JobDriver, report
 from taskmq_sql.postgres.store import PostgresJobStore
 
-__all__ = ["batches"]
-
 _SIZES: Final = (50, 125, 250, 500)
 _PARTS: Final = {"PostgreSQL": "PostgreSQL", "sender": "caller"}
 _PRIORITY: Final = 4

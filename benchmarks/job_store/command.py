@@ -29,8 +29,6 @@ from benchmarks.job_store.throughput import bulk, starts, submits
 from benchmarks.job_store.timers import lateness
 from benchmarks.job_store.workflows import runs_of_workflows
 
-__all__ = ["RESULTS", "ROWS", "main"]
-
 RESULTS: Final = Path(__file__).parents[1] / "results" / "job_store.json"
 _CALLERS: Final = 64
 _FEW_TENANTS: Final = 10

@@ -16,8 +16,6 @@ from taskmq.scheduler import Scheduler
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.worker import Worker
 
-__all__ = ["sqlite"]
-
 _BATCH: Final = 500
 _PATIENCE: Final = 120.0
 _LANE: Final = Lane("work", 4, "")

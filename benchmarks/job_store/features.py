@@ -7,8 +7,6 @@ from benchmarks.job_store.figures import Figures
 from benchmarks.job_store.stage import Stage, us_a_job
 from taskmq import Concurrency, RateLimit
 
-__all__ = ["features"]
-
 _KEYS: Final = 100
 _TASKS: Final = f"""
 from taskmq import Concurrency, Context, RateLimit, TaskMQ, WorkQueue

@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["GOALS", "Figures", "Goal", "Rows", "goals_table", "keep", "percentile", "spread", "text_of"]
-
 Figures = dict[str, float]
 """By their names, which end with their unit."""
 Rows = Mapping[str, Sequence[Figures]]

@@ -9,8 +9,6 @@ from benchmarks.job_store.stage import Stage, us_a_job
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES
 
-__all__ = ["gated"]
-
 _TASK: Final = """
 
 @app.task(name="alone", queue="alone", retry=None, concurrency=1)

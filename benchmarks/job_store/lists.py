@@ -13,8 +13,6 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq_sql.postgres.lists import first_id
 
-__all__ = ["day_dropped", "lists"]
-
 _DAY: Final = 86_400_000
 _FAILED: Final = frozenset({JobState.FAILED})
 _SUCCEEDED: Final = frozenset({JobState.SUCCEEDED})

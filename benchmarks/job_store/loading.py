@@ -16,20 +16,6 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from benchmarks.job_store.stage import Servers, Stage
 from taskmq_sql.jobs.partitions import day_of
 
-__all__ = [
-    "DAYS",
-    "TASKS",
-    "TENANTS",
-    "Fill",
-    "connected",
-    "days_there",
-    "fill_history",
-    "fill_soon",
-    "fill_tenants",
-    "fill_timers",
-    "large_stage",
-]
-
 DAYS: Final = 30
 TENANTS: Final = 1_000
 TASKS: Final = 20

@@ -6,8 +6,6 @@ from typing import Final
 from benchmarks.job_store.figures import Figures
 from benchmarks.job_store.stage import Stage, us_a_job
 
-__all__ = ["by_line", "talk"]
-
 # Enough lines to make costs that grow with run time, such as polling, negligible.
 _LINES: Final = 200
 # Both workers call the logger and write to their console, so neither cost is in the difference.

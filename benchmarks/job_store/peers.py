@@ -25,8 +25,6 @@ from benchmarks.job_store.stage import Servers, Stage, Start
 from benchmarks.processes import end
 from benchmarks.provision import environment_of
 
-__all__ = ["CONTENDERS", "compared"]
-
 _PATIENCE: Final = 120.0
 
 

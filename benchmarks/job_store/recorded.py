@@ -7,8 +7,6 @@ from benchmarks.job_store.figures import Figures
 from benchmarks.job_store.stage import Stage, us_a_job
 from taskmq import WorkQueue
 
-__all__ = ["by_run", "send"]
-
 # In a file of its own: the queue's option is the app's.
 _APP: Final = """
 from taskmq import TaskMQ, WorkQueue

@@ -19,8 +19,6 @@ from benchmarks.processes import cpu_seconds, end, tree
 from taskmq import TaskMQ, WorkQueue
 from tests.servers import PostgreSQL, RabbitMQ
 
-__all__ = ["DURABLE", "QUEUE", "Servers", "Stage", "Start", "us_a_job"]
-
 QUEUE: Final = "work"
 _PATIENCE: Final = 300.0
 _SHARES: Final = """

@@ -5,8 +5,6 @@ from typing import Final
 from benchmarks.job_store.figures import Figures, spread
 from benchmarks.job_store.stage import Stage, us_a_job
 
-__all__ = ["saved_steps"]
-
 _STEPS: Final = 200
 _MANY: Final = 20
 _TASK: Final = f"""

@@ -12,8 +12,6 @@ from benchmarks.job_store.loading import connected
 from benchmarks.job_store.stage import QUEUE, Stage
 from taskmq.contracts.jobs import partition_key
 
-__all__ = ["scheduler_killed"]
-
 _BEFORE: Final = 1.0
 _AFTER: Final = 8.0
 _PATIENCE: Final = 120.0

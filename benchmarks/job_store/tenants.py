@@ -8,8 +8,6 @@ from benchmarks.job_store.figures import Figures
 from benchmarks.job_store.loading import connected
 from benchmarks.job_store.stage import Stage
 
-__all__ = ["COUNTED", "drained"]
-
 COUNTED: Final = ("PostgreSQL", "scheduler")
 """Whose processor time the dispatch is."""
 _PATIENCE: Final = 300.0

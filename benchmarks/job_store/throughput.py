@@ -7,8 +7,6 @@ from typing import Final
 from benchmarks.job_store.figures import Figures, spread
 from benchmarks.job_store.stage import Stage, us_a_job
 
-__all__ = ["bulk", "starts", "submits"]
-
 _CHUNK: Final = 1000
 _PACE: Final = 200.0
 _PATIENCE: Final = 120.0

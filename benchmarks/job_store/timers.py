@@ -11,8 +11,6 @@ from benchmarks.job_store.loading import connected, fill_soon
 from benchmarks.job_store.stage import Stage, us_a_job
 from benchmarks.processes import resident_mb
 
-__all__ = ["lateness", "paced"]
-
 _FIRES: Final = 500
 _CHANGES: Final = 100.0
 _CANCELS: Final = 100.0

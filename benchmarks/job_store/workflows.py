@@ -20,8 +20,6 @@ from taskmq.model.runs.graphs import encode_workflow
 from taskmq.model.runs.records import RunRecord
 from taskmq.model.runs.validation import validate_workflow
 
-__all__ = ["runs_of_workflows"]
-
 _CHAIN: Final = 100
 _SHORT: Final = 10
 _AT_ONCE: Final = 500

@@ -112,7 +112,5 @@ def _sender(task: Any) -> Callable[[int], Coroutine[Any, Any, None]]:
     return lambda number: _bulk(task, number)
 
 
-__all__ = ["app"]
-
 if __name__ == "__main__":
     answer(Features())

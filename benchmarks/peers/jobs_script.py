@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["DATABASE", "Peer", "answer", "started"]
-
 DATABASE = os.environ.get("BENCH_DATABASE", "")
 _PACE = 200.0
 _CHUNK = 1000

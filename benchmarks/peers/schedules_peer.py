@@ -55,7 +55,5 @@ async def _add(count: int) -> None:
         print(json.dumps({"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu, "count": count}))
 
 
-__all__ = ["app"]
-
 if __name__ == "__main__":
     asyncio.run(_add(int(sys.argv[1])))

@@ -17,8 +17,6 @@ from typing import Any
 
 from tally import counted
 
-__all__ = ["Producer", "answer", "in_groups", "paced"]
-
 
 class Producer:
     """A contender's producer; each method sends the tasks and returns once the broker has all of them.

@@ -15,8 +15,6 @@ import time
 from threading import get_native_id
 from typing import Final
 
-__all__ = ["ARGUMENTS", "SLOTS", "count", "counted", "open_cells", "record_lateness", "total"]
-
 # A cell per thread needs no lock: the native thread ids of a run are never this far apart.
 SLOTS: Final = 65_536
 _MASK: Final = SLOTS - 1

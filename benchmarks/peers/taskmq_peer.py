@@ -84,7 +84,5 @@ class Taskmq(Producer):
         await pause.asend(milliseconds)
 
 
-__all__ = ["app"]
-
 if __name__ == "__main__":
     answer(Taskmq())

@@ -11,8 +11,6 @@ import platform
 import struct
 import time
 
-__all__ = ["Counter"]
-
 _CALL = {"x86_64": 298, "aarch64": 241}
 _ATTRIBUTES = 128
 _INSTRUCTIONS = 1

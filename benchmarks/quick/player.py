@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable
 
 from pika import frame, spec
 
-__all__ = ["message", "play"]
-
 _FRAME = struct.Struct(">BHI")
 _TAG_AND_BITS = struct.Struct(">QB")
 _METHOD = 1

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-__all__ = ["WebClient", "WebError", "closed_loop", "get", "post"]
-
 
 class WebError(AssertionError):
     """Raised when the server answers with an error.

@@ -28,8 +28,6 @@ from taskmq.contracts.identity import Actor
 from taskmq.model.identity import EVERYWHERE, Membership, Role
 from tests.servers.ports import PortLease
 
-__all__ = ["main"]
-
 _CLIENTS: Final = (1, 16, 64)
 _TURNS: Final = 8
 _STREAMS: Final = 50

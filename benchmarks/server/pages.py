@@ -17,8 +17,6 @@ from taskmq import TaskMQ
 from taskmq.contracts.history import history_of
 from taskmq.model.history.rollups import Buckets, Rollup, RollupKey
 
-__all__ = ["add_history", "pages"]
-
 _DAYS: Final = 7
 _LABELLED_DAYS: Final = 2
 _SECONDS: Final = (0.02, 0.02, 0.03, 0.05, 0.2)

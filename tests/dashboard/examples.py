@@ -18,8 +18,6 @@ from taskmq.server.application import HANDLERS
 from taskmq.server.examples import EXAMPLES
 from tests.dashboard.kit import Eyes, Served, answer, watching
 
-__all__ = ["CONTENTS", "HOSTILE", "Case", "show_examples"]
-
 HOSTILE: Final = (
     '<img src=x onerror="window.hacked=1">',
     '"><script>window.hacked=1</script>',

@@ -18,8 +18,6 @@ from playwright.sync_api import Browser, Page, expect
 from tests.dashboard.examples import Case, show_examples
 from tests.dashboard.kit import Eyes, Served, browsing, serving
 
-__all__ = ["PICTURES", "TREES", "different_part", "looking", "picture_file", "picture_of", "tree_file", "tree_of"]
-
 PICTURES: Final = {
     "overview": "",
     "jobs": "jobs",

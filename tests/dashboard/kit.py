@@ -26,8 +26,6 @@ from taskmq.worker import Worker, WorkerConfig
 from tests.servers.errors import ServerUnavailable
 from tests.servers.packages import find_chromium
 
-__all__ = ["PASSWORD", "Eyes", "Served", "a_job", "browsing", "serving", "violations", "watching", "working"]
-
 PASSWORD = "correct horse battery"
 WIDE = {"width": 1280, "height": 900}
 _PATIENCE = 40_000

@@ -28,8 +28,6 @@ from taskmq.events.stream import as_broadcasting
 from taskmq.model.telemetry.events import JobEvent, encode_batch, job_topic
 from tests.dashboard.kit import Served, browsing, serving, watching
 
-__all__ = ["main"]
-
 _JOBS: Final = 500
 _BATCH: Final = 0.05
 # Until a client that has read once waits for the next digest.

@@ -17,8 +17,6 @@ from tests.dashboard.kit import Eyes, browsing
 from tests.docs.blocks import ROOT
 from tests.servers import eventually
 
-__all__ = ["main"]
-
 _PICTURE = ROOT / "docs" / "images" / "dashboard.png"
 _SIZE: ViewportSize = {"width": 1180, "height": 800}
 _PATIENCE = timedelta(seconds=90)

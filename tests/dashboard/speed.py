@@ -14,8 +14,6 @@ from playwright.sync_api import Browser
 
 from tests.dashboard.kit import Eyes, Served, browsing, serving
 
-__all__ = ["main"]
-
 _SLOWDOWN: Final = 4
 _TIMES: Final = 7
 _JOBS: Final = 40

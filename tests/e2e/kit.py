@@ -22,8 +22,6 @@ from taskmq.worker.config import WorkerConfig
 from tests.e2e.supervise import Options
 from tests.servers.waiting import eventually
 
-__all__ = ["PATIENCE", "LoneWorker", "Project", "Run", "is_alive", "until"]
-
 PATIENCE = 30.0
 JOBS = '''
 import asyncio, os, subprocess, sys, time

@@ -8,8 +8,6 @@ from pathlib import Path
 from taskmq import TaskMQ
 from tests.e2e.kit import until
 
-__all__ = ["BRIEFLY", "Producer"]
-
 QUEUE = "leaving"
 BRIEFLY = 20.0
 

@@ -9,8 +9,6 @@ from typing import Self
 
 from tests.servers.ports import PortLease
 
-__all__ = ["Balancer", "exchange"]
-
 _POLL = 0.1
 _LIVE = 10.0
 

@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from taskmq.contracts.jobs import partition_of
 
-__all__ = ["CalledServer", "HeldUp", "call", "find_queues", "hold_call", "most_in_a_second"]
-
 _LATE: Final = 0.02
 
 

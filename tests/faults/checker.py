@@ -19,8 +19,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["OK", "UNKNOWN", "UNTYPED", "Fault", "Run", "Send", "Verdict", "judge"]
-
 OK: Final = "ok"
 UNKNOWN: Final = "PublishUnknown"
 UNTYPED: Final = "!"

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-__all__ = ["CLIENT", "Effects"]
-
 CLIENT = '''
 import asyncio
 

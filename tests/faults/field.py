@@ -27,8 +27,6 @@ from tests.faults.ledger import Ledger, note_fault, run_of, send_of
 from tests.faults.producer import Order
 from tests.servers.waiting import eventually
 
-__all__ = ["PROBE", "Commands", "Field", "Process", "environment"]
-
 PROBE = "probe-"
 """Prefix of tokens that are not part of the load."""
 

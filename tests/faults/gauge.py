@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Gauge", "Sample", "growth", "sample"]
-
 _PAGE_KIB = 4
 # The file in which a worker without a state counts starts: three descriptors from its first redelivery on.
 _STARTS = f"{tempfile.gettempdir()}/taskmq-{os.getuid()}/"

@@ -9,8 +9,6 @@ from typing import Generic, TypeVar
 
 from tests.faults.checker import Fault, Run, Send
 
-__all__ = ["Ledger", "append", "note_fault", "now_ms", "run_of", "send_line", "send_of"]
-
 Entry = TypeVar("Entry")
 
 

@@ -25,8 +25,6 @@ from taskmq.worker.host.event_loop import loop_factory
 from taskmq.worker.worker import Worker
 from tests.faults.field import environment
 
-__all__ = ["Forked", "Nursery"]
-
 _LOADED: Final = ("taskmq_rabbitmq", "taskmq_sql", "taskmq.scheduler", "taskmq.worker", "taskmq.executors")
 _READY: Final = "waiting for jobs"
 

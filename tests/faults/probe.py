@@ -16,8 +16,6 @@ from tests.faults.field import PROBE, Field
 from tests.faults.ledger import now_ms
 from tests.servers.ports import accepts
 
-__all__ = ["Probe", "Stalled", "wait_until_accepting"]
-
 _LOOK = 0.005
 _AGAIN = 0.5
 

@@ -25,8 +25,6 @@ from tests.faults.checker import OK, UNTYPED, Send
 from tests.faults.ledger import append, send_line
 from tests.faults.stalls import Stalls
 
-__all__ = ["Order"]
-
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """The order for a producer.

@@ -7,8 +7,6 @@ from taskmq.worker.worker import Worker
 from taskmq_rabbitmq import RabbitMQBroker
 from tests.servers import RabbitMQ
 
-__all__ = ["broker_scene", "worker_scene"]
-
 _QUEUES = ("name", "messages_ready", "messages_unacknowledged", "consumers", "state")
 _CHANNELS = ("connection", "number", "consumer_count", "messages_unacknowledged", "prefetch_count")
 

@@ -3,8 +3,6 @@
 import threading
 import time
 
-__all__ = ["Stalls"]
-
 _TICK = 0.02
 
 

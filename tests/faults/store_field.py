@@ -34,8 +34,6 @@ from tests.faults.submitter import EFFECT
 from tests.servers import PostgreSQL
 from tests.servers.waiting import eventually
 
-__all__ = ["IDLE", "StoreField", "StoreVerdict"]
-
 T = TypeVar("T")
 
 IDLE = "idle"

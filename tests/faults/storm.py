@@ -10,8 +10,6 @@ from tests.faults.checker import Fault as Noted
 from tests.faults.ledger import note_fault
 from tests.servers import RabbitMQ, ServerFailed, TcpProxy
 
-__all__ = ["Fault", "Storm", "broker_faults", "network_faults"]
-
 Fault = tuple[Callable[[random.Random], None], int]
 """Actions with their weights."""
 

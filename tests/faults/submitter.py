@@ -19,8 +19,6 @@ from taskmq import TaskMQ
 from taskmq.errors import StoreUnavailable
 from tests.faults.ledger import append
 
-__all__ = ["EFFECT"]
-
 EFFECT = "e"
 """Prefix of the tokens of jobs with an effect."""
 

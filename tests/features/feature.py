@@ -7,8 +7,6 @@ from typing import Final
 
 from taskmq import TaskMQ
 
-__all__ = ["PATIENCE", "Feature"]
-
 PATIENCE: Final = 90.0
 
 

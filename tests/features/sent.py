@@ -11,8 +11,6 @@ from taskmq import Job, TaskMQ, UnsupportedFeature
 from tests.features.feature import PATIENCE, Feature
 from tests.servers.waiting import until
 
-__all__ = ["BROKER_ALONE", "NEEDING_STATE"]
-
 
 async def _check_sends(app: TaskMQ, folder: Path) -> None:
     await _writes(app, folder / "sent", delay=None)

@@ -8,8 +8,6 @@ from uuid import uuid4
 from taskmq import Concurrency, Context, RateLimit, RetryPolicy, TaskMQ, WorkQueue
 from taskmq.reactions import JobEnded, job
 
-__all__ = ["build_app"]
-
 _RETRY = RetryPolicy(max_attempts=3, backoff="constant", base="50ms", jitter=False)
 
 

@@ -20,8 +20,6 @@ from taskmq.schedules.triggers import every
 from tests.features.feature import PATIENCE, Feature
 from tests.servers.waiting import until
 
-__all__ = ["STORED"]
-
 
 async def _check_results(app: TaskMQ, _: Path) -> None:
     assert await _result(app, "double", 21) == 42

@@ -7,8 +7,6 @@ from tests.features.feature import Feature
 from tests.features.sent import BROKER_ALONE, NEEDING_STATE
 from tests.features.stored import STORED
 
-__all__ = ["feature_table"]
-
 _NEEDED: Final = "needed"
 _SHARED: Final = "needed; Redis decides if the app has it"
 

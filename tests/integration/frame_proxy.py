@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Self
 
-__all__ = ["BASIC_ACK", "BASIC_CANCEL", "BASIC_CONSUME_OK", "BASIC_DELIVER", "FrameProxy"]
-
 Method = tuple[int, int]
 
 BASIC_ACK: Method = (60, 80)

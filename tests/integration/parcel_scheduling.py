@@ -15,8 +15,6 @@ from taskmq.scheduler import Scheduler
 from tests.unit.app_kit import use_session
 from tests.unit.store_kit import Database, StagedStore
 
-__all__ = ["CountingSession", "schedule_jobs"]
-
 
 class CountingSession(Session):
     """A session that counts the parcels that the broker confirmed."""

@@ -11,8 +11,6 @@ from pika.exceptions import ChannelClosedByBroker  # type: ignore[import-untyped
 from taskmq_rabbitmq.model import delay_ladder as delay
 from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, ladder, shared_entities
 
-__all__ = ["Message", "Raw", "short_ladder", "stays"]
-
 OURS = "taskmq.delay.v2"
 
 

@@ -31,8 +31,6 @@ from tests.servers import PostgreSQL
 from tests.servers.waiting import until
 from tests.unit.app_kit import use_session
 
-__all__ = ["JOBS", "Database", "Stage", "file_database", "open_stage", "postgres_database"]
-
 PATIENCE: Final = 30.0
 JOBS: Final = 5
 

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ReleaseRefused", "next_version", "pythons", "release", "with_released_section", "with_version"]
-
 _ROOT: Final = Path(__file__).parents[2]
 _VERSIONED: Final = {
     "pyproject.toml": r'(?m)^version = "(.+)"$',

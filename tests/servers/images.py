@@ -20,8 +20,6 @@ from tests.servers.installation import find_rabbitmq
 from tests.servers.postgres import find_program
 from tests.servers.redis import find_redis
 
-__all__ = ["Image", "postgres_image", "rabbitmq_image", "redis_image"]
-
 _SHELL: Final = "/bin/sh"
 _ELF: Final = b"\x7fELF"
 _ACCOUNTS: Final = "root:x:0:0::/root:/bin/sh\npostgres:x:999:999::/var/lib/postgresql:/bin/sh\n"

@@ -15,8 +15,6 @@ from tests.servers.ports import PortLease
 from tests.servers.process import Command, Keeper, LocalProcess
 from tests.servers.server import Server, Source
 
-__all__ = ["Podman"]
-
 # All its mounts are in a separate namespace and gone with its last process, images and containers first of all.
 _START: Final = 'mount -t tmpfs -o exec tmpfs "$1" && exec podman system service --time=0 "$2"'
 _STORAGE: Final = """\

@@ -9,8 +9,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-__all__ = ["room_for_servers"]
-
 _IN_MEMORY = Path("/dev/shm")
 _PLENTY = 8 * 1024**3
 

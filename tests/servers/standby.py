@@ -11,8 +11,6 @@ from tests.servers.postgres import PostgreSQL, find_program
 from tests.servers.room import room_for_servers
 from tests.servers.waiting import eventually
 
-__all__ = ["catch_up", "standby_of"]
-
 
 @contextmanager
 def standby_of(primary: PostgreSQL, settings: Mapping[str, str] | None = None) -> Generator[PostgreSQL]:

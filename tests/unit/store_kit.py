@@ -17,8 +17,6 @@ from taskmq_sql.sqlite.jobs import records
 from taskmq_sql.sqlite.jobs.codes import id_text
 from taskmq_sql.sqlite.store import SqliteJobStore
 
-__all__ = ["Database", "StagedStore", "at_once"]
-
 T = TypeVar("T")
 
 

@@ -14,8 +14,6 @@ from taskmq.testing import FakeClock
 from tests.unit.worker.staged import Points, StagedApp, open_staged, settle_loop
 from tests.virtual_time import run
 
-__all__ = ["START", "Stage", "play", "running"]
-
 START = 1_700_000_000_000
 
 

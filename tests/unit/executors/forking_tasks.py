@@ -9,8 +9,6 @@ import time
 
 from taskmq import TaskMQ
 
-__all__ = ["FORKS", "app"]
-
 app = TaskMQ("memory://forks")
 
 

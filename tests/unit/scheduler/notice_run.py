@@ -5,8 +5,6 @@ from typing import Any, cast
 from taskmq.contracts.history import AlertNotice, AlertStore, NoticeTurn
 from taskmq.scheduler.alerts import AlertSettings, NoticeSender
 
-__all__ = ["send_next"]
-
 
 class _OneNotice:
     """A store that returns one notice and stops its sender once that is settled."""

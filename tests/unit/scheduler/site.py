@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-__all__ = ["Site", "with_site"]
-
 
 class Site:
     """An HTTP server on this machine with configured answers; it records its requests."""

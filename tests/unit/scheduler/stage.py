@@ -31,19 +31,6 @@ from tests.unit.app_kit import use_session
 from tests.unit.store_kit import Database, StagedStore, at_once
 from tests.virtual_time import run
 
-__all__ = [
-    "START",
-    "HeardBroker",
-    "LoopClock",
-    "Player",
-    "Process",
-    "Stage",
-    "play",
-    "play_one",
-    "until",
-    "worker_event",
-]
-
 START = 1_700_000_000_000
 
 

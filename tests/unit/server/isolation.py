@@ -41,8 +41,6 @@ from tests.servers import eventually
 from tests.unit.app_kit import new_url
 from tests.unit.server.kit import Site, build_served, define
 
-__all__ = ["EXAMPLES", "STEPS", "Step", "Town", "check_isolation", "open_town"]
-
 Step = tuple[str, str, Any]
 """Method, path and body of a request; or something else that is done, its id, and what it is about."""
 

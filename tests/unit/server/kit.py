@@ -25,8 +25,6 @@ from taskmq.server.rates import RequestLimits
 from taskmq.server.sign_in import identify_by_store
 from tests.unit.app_kit import new_store, new_url
 
-__all__ = ["CALLERS", "DOCUMENT", "WHOLE", "Site", "ask_all", "build_served", "define", "open_site"]
-
 DOCUMENT: dict[str, Any] = {
     "job_id": "order-17",
     "job_type": "data_processing",

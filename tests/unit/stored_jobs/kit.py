@@ -17,8 +17,6 @@ from tests.unit.app_kit import use_session
 from tests.unit.scheduler.stage import HeardBroker, Process, Stage, play
 from tests.unit.worker.impatient import ImpatientBroker
 
-__all__ = ["Shop", "define", "in_shop"]
-
 RETRY = RetryPolicy(max_attempts=3, backoff="constant", base="10s", jitter=False)
 
 

@@ -19,8 +19,6 @@ from taskmq.worker.attempt import Attempt
 from taskmq.worker.run.processor import Processor
 from tests.unit.worker.staged import FakeDelivery
 
-__all__ = ["NOW", "Bench", "add", "bench", "nothing", "outcome_of", "run"]
-
 NOW = 1_700_000_000_000
 
 

@@ -30,8 +30,6 @@ from tests.unit.worker.foreign_code import (
     ordered_queue,
 )
 
-__all__ = ["check_every_border", "watch_runs"]
-
 # Seconds, for all jobs of one worker.
 _PATIENCE = 100
 

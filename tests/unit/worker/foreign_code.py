@@ -18,23 +18,6 @@ from taskmq import Depends, Execution, Middleware, Proceed, RetryPolicy, Task, T
 from taskmq.options.limits import RateLimit
 from taskmq.options.task_options import ExecutorKind
 
-__all__ = [
-    "BORDERS",
-    "EXECUTORS",
-    "FAILURES",
-    "FINE",
-    "HARMLESS",
-    "KEYED",
-    "ORDERED",
-    "RUNS",
-    "STARTS",
-    "app",
-    "borders_of",
-    "fail",
-    "ordered_queue",
-    "ran",
-]
-
 RUNS = "TASKMQ_TEST_RUNS"
 """Names the file that each run writes a line into."""
 

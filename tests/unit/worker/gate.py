@@ -11,8 +11,6 @@ from taskmq.worker import Worker, WorkerConfig
 from tests.unit.worker.staged import StagedApp, open_staged, settle_loop
 from tests.virtual_time import run
 
-__all__ = ["Gate", "ids", "play", "send", "working"]
-
 
 class Gate:
     """A task that waits until the gate opens, and a record of its runs."""

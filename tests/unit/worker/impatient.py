@@ -17,18 +17,6 @@ from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
 from tests.unit.app_kit import use_session
 
-__all__ = [
-    "ALLOWED",
-    "LEASE",
-    "QUEUE",
-    "ImpatientBroker",
-    "ImpatientConsumer",
-    "ImpatientDelivery",
-    "Node",
-    "World",
-    "world",
-]
-
 ALLOWED = 120.0
 LEASE = 6.0
 QUEUE = "work"

@@ -46,8 +46,6 @@ from tests.unit.app_kit import use_session
 from tests.unit.worker.staged_limits import StagedLimits
 from tests.unit.worker.staged_schedules import StagedSchedules
 
-__all__ = ["Bug", "FakeDelivery", "Fault", "Points", "StagedApp", "Stored", "open_staged", "settle_loop"]
-
 
 class Fault(enum.Enum):
     """The effect and the answer of a call to the broker or the state."""

@@ -7,8 +7,6 @@ from typing import TypeVar
 from taskmq.contracts.stores import Demand, LimitEntry, LimitStore, LimitUsage, PlaceDemand
 from taskmq.errors import StateUnavailable
 
-__all__ = ["StagedLimits"]
-
 T = TypeVar("T")
 
 

@@ -10,8 +10,6 @@ from taskmq.errors import StateUnavailable
 if TYPE_CHECKING:
     from tests.unit.worker.staged import Points
 
-__all__ = ["StagedSchedules"]
-
 T = TypeVar("T")
 
 

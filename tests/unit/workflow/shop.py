@@ -13,8 +13,6 @@ from taskmq.worker.config import WorkerConfig
 from taskmq.worker.worker import Worker
 from tests.unit.app_kit import new_store, new_url
 
-__all__ = ["Shop"]
-
 _FAST: Final = RetryPolicy(max_attempts=3, base="1ms", cap="1ms")
 
 
