@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import io
+import threading
 import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ _LEFT_OUT = frozenset(
     }
 )
 _LARGEST = 3
+# Before CPython 3.11.5, `ast.parse` may fail in two threads at a time (github.com/python/cpython/issues/106905).
+_PARSING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -109,7 +112,8 @@ def _tokens(content: bytes) -> int:
 
 def _largest(content: bytes) -> tuple[LongDefinition, ...]:
     try:
-        tree = ast.parse(content)
+        with _PARSING:
+            tree = ast.parse(content)
     except (SyntaxError, ValueError):
         return ()
     found = [
