@@ -150,7 +150,7 @@ def test_a_hanging_process_is_not_live(local_project: Project) -> None:
 
 
 def test_a_process_that_hangs_for_too_long_is_killed_and_its_jobs_run_elsewhere(project: Project) -> None:
-    run = project.start(supervision=SupervisorConfig(unresponsive_after=2.5))
+    run = project.start(supervision=SupervisorConfig(unresponsive_after=5))
     (child,) = run.children
     project.send("gated", "g")
     project.wait_for("started", "g")

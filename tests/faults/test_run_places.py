@@ -80,22 +80,26 @@ def test_no_more_runs_than_places_are_active_while_their_processes_are_killed(
                 while len(_read(ledger)) < RUNS * _LINES * number // KILLS:
                     await asyncio.sleep(0.05)
                 await asyncio.to_thread(kill_one)
-            return [await run.aresult(_PATIENCE) for run in runs]
+            assert [await run.aresult(_PATIENCE) for run in runs] == [*range(RUNS)]
+            records = [await run.aget() for run in runs]
+            return sorted(range(RUNS), key=lambda number: (records[number].created, records[number].id))
 
     processes = [begin(what) for what in ("worker", "worker", "scheduler", "scheduler")]
-    assert asyncio.run(main()) == [*range(RUNS)]
-    _check_places(_read(ledger))
+    order = asyncio.run(main())
+    _check_places(_read(ledger), order)
 
 
 def _read(ledger: Path) -> list[int]:
     return [int(line) for line in ledger.read_text().splitlines()]
 
 
-def _check_places(lines: list[int]) -> None:
-    """Check that at most `PLACES` runs were active at a time, from their first line to their last."""
+def _check_places(lines: list[int], order: list[int]) -> None:
+    """Check that runs began in this order, and at most `PLACES` were active at a time: from first to last line."""
     last = {number: at for at, number in enumerate(lines)}
     begun: set[int] = set()
     for at, number in enumerate(lines):
+        # Earlier runs without a line have places, too.
+        assert len({*order[: order.index(number)]} - begun) < PLACES, (at, lines)
         begun.add(number)
         assert sum(last[each] >= at for each in begun) <= PLACES, (at, lines)
     print(f"{RUNS} runs in {PLACES} places, {KILLS} kills, {len(lines) - RUNS * _LINES} lines of repeated steps")
