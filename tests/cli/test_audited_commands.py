@@ -113,8 +113,8 @@ _ELSEWHERE = {
 _READING = """
     worker control status|worker control stacks|job logs|job list|job explain|job history|job attempts|job show
     job waiting|bulk list|bulk show|definition show|definition list|definition versions|task list|task show|node list
-    node show|node allocations|pool list|pool show|quota list|queue list|queue show|schedule history|schedule list
-    schedule next|schedule explain|schedule show|reaction list|reaction show
+    node show|node allocations|pool list|pool show|pool waiting|quota list|queue list|queue show|schedule history
+    schedule list|schedule next|schedule explain|schedule show|reaction list|reaction show
     workflow validate|workflow schema|workflow list|workflow show|workflow versions|workflow diff|run list|run show
     run steps|run graph|run timeline|run logs|dlq list|dlq groups|dlq show|dlq export
     failure-group list
