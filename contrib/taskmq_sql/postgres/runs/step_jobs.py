@@ -19,8 +19,11 @@ from taskmq_sql.steps import CANCEL, GUARDED, QUEUED, SUBMIT, Row
 
 _LIVE: Final = """
 select id, state, version from taskmq.job where id = any($1::uuid[]) and cancel_requested is null order by id"""
-# Fails unless `part0`, the first of the joined statements, changes a row. The commit does not wait for the disk.
-_GUARD: Final = "1 / (select count(*) from part0), set_config('synchronous_commit', 'off', true)"
+# Fails unless `part0`, the first of the joined statements, changes a row. The server's log has the text of the cast.
+# The commit does not wait for the disk.
+_GUARD: Final = """(case when exists (select from part0) then '1'
+  else 'taskmq: another scheduler advances this run, which is no fault' end)::int,
+set_config('synchronous_commit', 'off', true)"""
 
 
 async def _submit(connection: Connection, names: Names, args: Sequence[Any]) -> Sequence[Row]:
@@ -43,7 +46,8 @@ async def _change_guarded(connection: Connection, names: Names, args: Sequence[A
         last = (_guard(statement), values)
     try:
         rows = await fetch_joined(connection, [*parts, last])
-    except asyncpg.DivisionByZeroError:
+    except asyncpg.InvalidTextRepresentationError:
+        # If a change was refused instead, the way with a lock raises its error.
         return [(None,)]
     return [([Submitted(str(row[0]), True, True, STATES[row[1]], 1) for row in rows] if jobs else [],)]
 
