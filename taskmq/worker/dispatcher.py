@@ -192,11 +192,11 @@ class Dispatcher:
 
         An invitation that was redelivered is not run here: another worker may be running it.
         """
-        its = self._parcels.unpack(delivery) if is_parcels_queue(delivery.queue) else (delivery,)
+        parts = self._parcels.unpack(delivery) if is_parcels_queue(delivery.queue) else (delivery,)
         if delivery.redelivered:
-            its = [each for each in its if not self._settler.return_redelivered(each)]
-        if its:
-            self.slots.put(*its)
+            parts = [each for each in parts if not self._settler.return_redelivered(each)]
+        if parts:
+            self.slots.put(*parts)
 
     def stop_taking(self) -> None:
         """Start no more runs."""
