@@ -19,6 +19,7 @@ from benchmarks.job_store.figures import Figures, keep, text_of
 from benchmarks.job_store.gated import gated
 from benchmarks.job_store.lists import day_dropped, lists
 from benchmarks.job_store.logged import by_line, talk
+from benchmarks.job_store.machine import machine
 from benchmarks.job_store.peers import compared
 from benchmarks.job_store.recorded import by_run, send
 from benchmarks.job_store.stage import DURABLE, Servers, Stage
@@ -225,7 +226,7 @@ class _Run:
             asyncio.run(measure())
 
     def _keep(self, name: str, figures: Figures) -> None:
-        self.found.setdefault(name, []).append(figures)
+        self.found.setdefault(name, []).append({**figures, **machine(self._servers.postgres)})
 
     def _large(self, name: str, fill: loading.Fill) -> contextlib.AbstractContextManager[Stage]:
         return loading.large_stage(self._servers, name, rows=self._options.rows, fill=fill)

@@ -21,9 +21,10 @@ from typing import Final
 from benchmarks.contender import PEERS
 from benchmarks.failures import RunFailed
 from benchmarks.job_store.figures import Figures, spread
-from benchmarks.job_store.stage import Servers, Stage, Start
+from benchmarks.job_store.stage import Servers, Stage, Start, starts_in
 from benchmarks.processes import end
 from benchmarks.provision import environment_of
+from tests.interpreters import interpreter
 
 _PATIENCE: Final = 120.0
 
@@ -33,7 +34,7 @@ class _Library:
     """A peer.
 
     Attributes:
-        python: the oldest supported Python.
+        python: the oldest supported version of Python, if the one of taskmq may be older.
         share: fraction of taskmq's number of jobs, smaller for slow libraries.
     """
 
@@ -47,7 +48,7 @@ class _Library:
 CONTENDERS: Final = (
     _Library("PgQueuer", "jobs_pgqueuer.py", ("pgqueuer[asyncpg]==1.6.0",)),
     _Library("Procrastinate", "jobs_procrastinate.py", ("procrastinate==3.10.0",), share=0.05),
-    _Library("Oban", "jobs_oban.py", ("oban==0.7.0",), python="python3.12", share=0.2),
+    _Library("Oban", "jobs_oban.py", ("oban==0.7.0",), python="3.12", share=0.2),
 )
 
 
@@ -81,19 +82,19 @@ async def _ours(stage: Stage, jobs: int) -> Figures:
     for first in range(0, jobs, 1000):
         await stage.app.jobs.asubmit_many("stamp", [(time.time_ns(),)] * min(1000, jobs - first))
     bulk = jobs / (time.perf_counter() - began)
-    skip, waiting, began = stage.written(), jobs + few, time.perf_counter()
+    skip = stage.written()
     os.kill(scheduler, signal.SIGCONT)
-    while len(stage.starts(skip=skip)) < waiting:
-        await asyncio.sleep(0.02)
-    drain = waiting / (time.perf_counter() - began)
+    while stage.started(skip=skip) < jobs + few:
+        await asyncio.sleep(0.05)
+    drain = _rate(stage.starts(skip=skip))
     await stage.until_empty()
     skip, began = stage.written(), loop.time()
     for number in range(few):
         await asyncio.sleep(max(began + number / 200 - loop.time(), 0))
         await submit("stamp", time.time_ns())
-    while len(found := stage.starts(skip=skip)) < few:
+    while stage.started(skip=skip) < few:
         await asyncio.sleep(0.05)
-    return _figures(one, bulk, drain, found)
+    return _figures(one, bulk, drain, stage.starts(skip=skip))
 
 
 def _theirs(library: _Library, servers: Servers, jobs: int) -> Figures:
@@ -101,7 +102,7 @@ def _theirs(library: _Library, servers: Servers, jobs: int) -> Figures:
     starts = Path(tempfile.gettempdir()) / f"taskmq-bench-starts-{os.getpid()}"
     starts.unlink(missing_ok=True)
     few = max(jobs // 20, 100)
-    python = str(environment_of(library.name, library.requires, library.python) / "python")
+    python = str(environment_of(library.name, library.requires, _interpreter(library)) / "python")
     settings = {**os.environ, "BENCH_DATABASE": database, "BENCH_STARTS": str(starts)}
     settings.pop("PYTHONPATH", None)
 
@@ -123,15 +124,22 @@ def _theirs(library: _Library, servers: Servers, jobs: int) -> Figures:
         bulk = jobs / run_script("bulk", "--count", str(jobs))["seconds"]
         with _worker(argv("work"), settings):
             _until(starts, few + jobs, library.name)
-            found = _starts(starts)
-            drain = len(found) / ((found[-1].at - found[0].at) / 1e9)
+            drain = _rate(starts_in(starts.read_bytes()))
             run_script("paced", "--count", str(few))
             _until(starts, few * 2 + jobs, library.name)
-            found = _starts(starts)[few + jobs :]
+            found = starts_in(starts.read_bytes())[few + jobs :]
     finally:
         starts.unlink(missing_ok=True)
         servers.postgres.drop_database(database)
     return _figures(one, bulk, drain, found)
+
+
+def _interpreter(library: _Library) -> str:
+    if not library.python:
+        return ""
+    if (found := interpreter(library.python)) is None:
+        raise RunFailed(f"{library.name} needs Python {library.python}: install it")
+    return str(found)
 
 
 @contextlib.contextmanager
@@ -151,9 +159,9 @@ def _until(starts: Path, count: int, name: str) -> None:
         time.sleep(0.05)
 
 
-def _starts(path: Path) -> list[Start]:
-    pairs = (line.split() for line in path.read_bytes().splitlines())
-    return sorted((Start(int(sent), int(at)) for sent, at in pairs), key=lambda start: start.at)
+def _rate(found: list[Start]) -> float:
+    """Return the starts in a second, from the first to the last."""
+    return len(found) / ((found[-1].at - found[0].at) / 1e9)
 
 
 def _figures(one: float, bulk: float, drain: float, found: list[Start]) -> Figures:

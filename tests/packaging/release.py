@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.interpreters import interpreter
+
 _ROOT: Final = Path(__file__).parents[2]
 _VERSIONED: Final = {
     "pyproject.toml": r'(?m)^version = "(.+)"$',
@@ -81,20 +83,6 @@ def with_released_section(changelog: str, version: str, day: str) -> str:
     return f"{changelog[: found.start()]}## {version} - {day}\n{changelog[found.end() :]}"
 
 
-def pythons() -> list[Path]:
-    """Return the supported interpreters of this machine by their versions."""
-    found: list[Path] = []
-    for version in _PYTHONS:
-        for place in (f"python{version}", *sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))):
-            try:
-                printed = _run(place, "-c", "import sys; print(sys.executable)", cwd=_ROOT)
-            except (OSError, subprocess.CalledProcessError):
-                continue
-            found.append(Path(printed.strip()))
-            break
-    return found
-
-
 def release(version: str, *, root: Path, interpreters: Sequence[Path]) -> list[Path]:
     """Make a release; return the files to upload.
 
@@ -149,7 +137,11 @@ def _run(*command: object, cwd: Path) -> str:
 
 if __name__ == "__main__":
     try:
-        made = release(sys.argv[1], root=_ROOT, interpreters=pythons())
+        made = release(
+            sys.argv[1],
+            root=_ROOT,
+            interpreters=[found for version in _PYTHONS if (found := interpreter(version)) is not None],
+        )
     except ReleaseRefused as refusal:
         sys.exit(f"not released: {refusal}")
     except subprocess.CalledProcessError as failure:
