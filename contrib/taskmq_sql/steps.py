@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar, cast
 from uuid import UUID
 
-from taskmq.contracts.jobs import NewJob, Submitted
+from taskmq.contracts.jobs import DispatchBatch, NewJob, PartitionHold, Submitted
 
 T = TypeVar("T")
 
@@ -114,19 +114,22 @@ def together(changes: Iterable[Query]) -> Steps[None]:
         yield Query(TOGETHER, wanted)
 
 
-def change_guarded(guard: Query, changes: Iterable[Query], jobs: Sequence[NewJob]) -> Steps[list[Submitted] | None]:
+def change_guarded(
+    guard: Query, changes: Iterable[Query], jobs: Sequence[NewJob], hold: PartitionHold | None
+) -> Steps[tuple[list[Submitted] | None, DispatchBatch | None]]:
     """Run statements that change different rows, and submit plain new jobs; return the results in any order.
 
     On PostgreSQL they are one statement, without a transaction around it. If the first one changes no row, nothing is
-    changed; returns None.
+    changed; returns None in place of the results.
 
     Args:
         guard: the first one.
         jobs: jobs with a row and nothing else to write, see `is_plain`.
+        hold: the partition that may dispatch the only job at once; if it was dispatched, its batch is returned, too.
     """
     wanted = tuple(each for each in changes if each.args)
-    ((answers,),) = yield Query(GUARDED, (guard, wanted, tuple(jobs)))
-    return cast("list[Submitted] | None", answers)
+    ((answers, batch),) = yield Query(GUARDED, (guard, wanted, tuple(jobs), hold))
+    return cast("list[Submitted] | None", answers), cast("DispatchBatch | None", batch)
 
 
 def clock() -> Steps[int]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from math import inf
 from typing import Final
 
-from taskmq.contracts.jobs import DispatchBatch, JobStore, Lane, Pick
+from taskmq.contracts.jobs import DispatchBatch, JobStore, Lane, NewJob, PartitionHold, Pick
 from taskmq.durable.service import pause
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable
@@ -110,6 +110,29 @@ class JobDispatcher:
     def publish_again(self, batch: DispatchBatch) -> None:
         """Publish, in the background, jobs that a worker returned or lost."""
         self._publishing.start(self._publisher.publish_again(batch))
+
+    def hold_for(self, job: NewJob) -> PartitionHold | None:
+        """Return the hold under which a transaction may create the job and dispatch it at once.
+
+        Returns None if the job has to take its turn among others.
+        """
+        queue = job.queue
+        if (
+            self._is_stopping.is_set()
+            or not self._has_taken_over
+            or self._paused.is_paused(queue)
+            or not self._state.is_free_for(queue, self._workers.slots_of(queue), now=self._now())
+        ):
+            return None
+        return PartitionHold(self._lease.partition, self._lease.epoch)
+
+    def launch(self, batches: Sequence[DispatchBatch]) -> None:
+        """Record dispatched batches as in flight, and publish them in the background."""
+        self._state.add(batches, now=self._now())
+        for batch in batches:
+            self._counts.dispatched += len(batch.jobs)
+            self._state.dispatched += len(batch.jobs)
+            self._publishing.start(self._publisher.publish(batch))
 
     async def aclose(self) -> None:
         """Stop publishing; batches without a confirm are left to the partition's next holder."""
@@ -213,11 +236,7 @@ class JobDispatcher:
             await self._take(others, placed, batches)
         finally:
             # Also after an error: the batches that are known are in flight, and no other scheduler publishes them.
-            state.add(batches, now=now)
-            for batch in batches:
-                self._counts.dispatched += len(batch.jobs)
-                state.dispatched += len(batch.jobs)
-                self._publishing.start(self._publisher.publish(batch))
+            self.launch(batches)
         if placed:
             self._update_placing(batches)
         if not batches:

@@ -348,7 +348,7 @@ class Scheduler:
             counts=self._counts,
         )
         self._held[lease.partition] = held
-        self._wakeups.hold(lease.partition, held.state, held.timers)
+        self._wakeups.hold(lease, held.state, held.timers, held.dispatcher.hold_for, held.dispatcher.launch)
         self._work.start(self._work_for(held))
 
     def _on_give(self, lease: HeldLease) -> None:

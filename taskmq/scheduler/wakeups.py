@@ -1,17 +1,28 @@
 """Wake-ups of the schedulers whose partitions have ready jobs, or soon will.
 
-    jobs are ready  ->  if the partition is held here: its state is woken; otherwise: its holder gets a signal
+    jobs are ready      ->  if the partition is held here: its state is woken; otherwise: its holder gets a signal
+    a job is dispatched ->  if the partition is held here: its dispatcher publishes it; otherwise its next holder
 
 Wake-ups are hints: a holder polls twice a second.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from taskmq.contracts.broker import Broadcasting, Broker
-from taskmq.contracts.jobs import DispatchStore, Lane, encode_lanes, ready_topic
+from taskmq.contracts.jobs import (
+    DispatchBatch,
+    DispatchStore,
+    FindHold,
+    Lane,
+    NewJob,
+    PartitionHold,
+    encode_lanes,
+    ready_topic,
+)
 from taskmq.scheduler.firing import Timers
 from taskmq.scheduler.partition import PartitionState
+from taskmq.scheduler.partitions import HeldLease
 
 DUE_TOPIC: Final = "store.due."
 FREED_TOPIC: Final = "store.partitions"
@@ -22,8 +33,11 @@ _SHARDS: Final = 64
 class _Wakeable(NamedTuple):
     """A partition that is held here."""
 
+    epoch: int
     state: PartitionState
     timers: Timers
+    find_hold: FindHold
+    launch: Callable[[Sequence[DispatchBatch]], None]
 
 
 class Wakeups:
@@ -38,14 +52,41 @@ class Wakeups:
         self._broker = broker
         self._held: dict[int, _Wakeable] = {}
 
-    def hold(self, partition: int, state: PartitionState, timers: Timers) -> None:
-        """Wake this state from now on: the partition is held here."""
-        self._held[partition] = _Wakeable(state, timers)
+    def hold(
+        self,
+        lease: HeldLease,
+        state: PartitionState,
+        timers: Timers,
+        find_hold: FindHold,
+        launch: Callable[[Sequence[DispatchBatch]], None],
+    ) -> None:
+        """Wake this state from now on: the partition is held here.
+
+        Args:
+            find_hold: decides about new jobs that may be dispatched at once.
+            launch: publishes dispatched batches.
+        """
+        self._held[lease.partition] = _Wakeable(lease.epoch, state, timers, find_hold, launch)
 
     def release(self, partition: int, state: PartitionState) -> None:
         """Stop waking this state; does nothing if another state of the partition is held."""
         if (held := self._held.get(partition)) is not None and held.state is state:
             del self._held[partition]
+
+    def find_hold(self, job: NewJob) -> PartitionHold | None:
+        """Return the hold under which a new job may be dispatched at once; None if there is none here."""
+        held = self._held.get(self._store.partition_of(job.queue))
+        return None if held is None else held.find_hold(job)
+
+    def launch(self, hold: PartitionHold, batch: DispatchBatch) -> None:
+        """Publish a batch that was dispatched under a hold; its next holder does if it was lost meanwhile."""
+        if (held := self._held.get(hold.partition)) is not None and held.epoch == hold.epoch:
+            held.launch([batch])
+
+    def give_up(self, hold: PartitionHold) -> None:
+        """Have a partition released, because unknown jobs may have been dispatched under this hold."""
+        if (held := self._held.get(hold.partition)) is not None and held.epoch == hold.epoch:
+            held.state.give_up()
 
     def wake_all(self) -> None:
         """Have every partition held here look for jobs."""

@@ -8,8 +8,9 @@ from typing import Any, Final, cast
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.contracts.jobs import Advanced, NewJob
+from taskmq.contracts.jobs import Advanced, FindHold, NewJob, PartitionHold, find_no_hold
 from taskmq.model.runs.records import RunRecord, StepJob
+from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
 from taskmq_sql import open_job_store
 
@@ -32,9 +33,11 @@ class _Schedulers:
         self.connection = connection
         self.made: list[str] = []
 
-    def advance(self, driver: RunDriver, run: str) -> "asyncio.Task[dict[str, Advanced]]":
+    def advance(
+        self, driver: RunDriver, run: str, *, find_hold: FindHold = find_no_hold
+    ) -> "asyncio.Task[dict[str, Advanced]]":
         """Start to advance a run."""
-        return asyncio.create_task(driver.runs.advance([run], self._make_job))
+        return asyncio.create_task(driver.runs.advance([run], self._make_job, find_hold))
 
     async def until_waiting(self, count: int) -> None:
         """Return once this number of statements wait for a lock."""
@@ -132,5 +135,20 @@ def test_an_open_transaction_that_starts_a_run_delays_no_other_one_of_its_workfl
             assert (await driver.run(second.id)).state == "succeeded"
         await driver.settle()
         assert (await driver.run(first.id)).state == "succeeded"
+
+    _run(job_store_url, test)
+
+
+def test_a_run_that_is_advanced_alone_dispatches_its_job_in_the_same_statement(job_store_url: str) -> None:
+    async def test(schedulers: _Schedulers, run: str) -> None:
+        driver = schedulers.drivers[0]
+        partition = driver.schedulers.partition_of("q")
+        hold = PartitionHold(partition, await driver.epoch(partition))
+
+        batch = (await schedulers.advance(driver, run, find_hold=lambda _: hold))[run].batch
+
+        assert batch is not None
+        assert [(job.id, job.queue) for job in batch.jobs] == [(schedulers.made[0], "q")]
+        assert await driver.state(schedulers.made[0]) is JobState.DISPATCHED
 
     _run(job_store_url, test)

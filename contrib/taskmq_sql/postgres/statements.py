@@ -18,20 +18,23 @@ JOB_COLUMNS: Final = (
 )
 _SHARD: Final = "(get_byte(uuid_send(id), 15) & 63)::smallint"
 
+_FENCE: Final = "fence as materialized (select from taskmq.lease where key = {key} and epoch = {epoch} \
+and holder is not null for share)"
+
 _SUBMIT: Final = """
-with i as materialized (
+with {fence}i as materialized (
   select i.*, greatest(i.at, n.now) as due,
-         (case when i.held then 12 when i.at <= n.now then 1 else 13 end)::smallint as state
+         (case when i.held then 12 when i.at <= n.now then {ready} else 13 end)::smallint as state
   from {rows} as i({columns}), (select taskmq.now_ms() as now) n),
 {keys}
 n as (insert into taskmq.job (id, due, expires, tenant, queue, task, priority, state, key, body{more})
-      select id, due, expires, tenant, queue, task, priority, state, key, body{more} from i {chosen}
-      {conflict} returning id, due, tenant, queue, priority, state),
+      select id, due, expires, tenant, queue, task, priority, state, key, body{values} from i {chosen}
+      {conflict} returning id, due, tenant, queue, priority, state, token),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id)
       select queue, priority, tenant, due, id from n where state = 1),
 {rest}
-t as (insert into taskmq.timer (shard, due, id) select {shard}, due, id from n where state = 13)
-select id, state from n"""
+t as (insert into taskmq.timer (shard, due, id) select {shard}, due, id from n where state = 13){batch}
+select id, state{answer} from n"""
 _SUBMITTED: Final = {
     "id": "uuid",
     "at": "bigint",
@@ -56,9 +59,33 @@ b as (insert into taskmq.job_body (id, body)
       select id, large from i where large is not null and id in (select id from n)),"""
 
 
-def _submit(*, may_exist: bool, is_one: bool, has_keys: bool, has_rest: bool, has_steps: bool) -> str:
+_READY: Final = {"fence": "", "ready": "1", "values": "", "batch": "", "answer": ""}
+
+
+def _at_once(chance: str, key: str, epoch: str, partition: str) -> dict[str, str]:
+    """Return what dispatches a new job, unless it would overtake one of its queue; the arguments name parameters."""
+    return {
+        "fence": f"{_FENCE.format(key=key, epoch=epoch)},\n",
+        "ready": """case when exists (select from fence)
+           and not exists (select from taskmq.ready r where r.queue = i.queue)
+           and (i.expires is null or i.expires > n.now) then 2 else 1 end""",
+        "values": f""", case when state = 2 then {1 << 32} | {chance}::bigint else 0 end,
+        case when state = 2 then taskmq.now_ms() end""",
+        "batch": f""",
+o as (insert into taskmq.dispatch_batch (partition, epoch, at, ids, tokens)
+      select {partition}, {epoch}, taskmq.now_ms(), array_agg(id), array_agg(token) from n
+      where state = 2 having count(*) > 0 returning id)""",
+        "answer": ", due, token, (select id from o) as batch",
+    }
+
+
+def _submit(
+    *, may_exist: bool, is_one: bool, has_keys: bool, has_rest: bool, has_steps: bool, dispatches: bool = False
+) -> str:
     columns = _SUBMITTED | (_SUBMITTED_REST if has_rest else {}) | (_SUBMITTED_STEP if has_steps else {})
     values = [f"${number}::{kind}" for number, kind in enumerate(columns.values(), 1)]
+    more = "".join(f", {name}" for name in _SUBMITTED_STEP) if has_steps else ""
+    parts = _at_once(*(f"${len(columns) + number}" for number in range(1, 5))) if dispatches else _READY
     return _SUBMIT.format(
         # Not unnested for a single job: asyncpg inspects each element of an array before it encodes it.
         rows=f"(select {', '.join(values)})" if is_one else f"unnest({', '.join(f'{each}[]' for each in values)})",
@@ -67,8 +94,9 @@ def _submit(*, may_exist: bool, is_one: bool, has_keys: bool, has_rest: bool, ha
         chosen=_OF_KEYED if has_keys else "",
         rest=_REST if has_rest else "",
         conflict="on conflict do nothing" if may_exist else "",
-        more="".join(f", {name}" for name in _SUBMITTED_STEP) if has_steps else "",
+        more=f"{more}, token, dispatched" if dispatches else more,
         shard=_SHARD,
+        **{**parts, "values": more + parts["values"]},
     )
 
 
@@ -85,6 +113,16 @@ SUBMIT: Final = {
 """Inserts new jobs; returns the ids and states of the inserted ones. Keyed by: whether ids may exist, otherwise one
 that does fails the statement; a single job or several; whether there are keys, by which (after their tenants) the
 jobs are sorted; whether there are details or separate bodies; whether there are jobs of runs."""
+
+SUBMIT_AT_ONCE: Final = {
+    has_rest: _submit(
+        may_exist=False, is_one=True, has_keys=False, has_rest=has_rest, has_steps=True, dispatches=True
+    )
+    for has_rest in (False, True)
+}
+"""Inserts one new job of a run, and dispatches it if the lease is held and no job of its queue is ready. The values
+after those of `SUBMIT` are random bits for its token, and the lease: key, epoch, partition. Keyed by whether there is
+a detail or a separate body."""
 
 _TAKE: Final = """
 with j as materialized (
@@ -198,9 +236,6 @@ with recursive l as (
      order by queue, priority, tenant, due, id limit 1) r)
 select queue, priority, tenant, due, (select j.expires from taskmq.job j where j.id = l.id) as expires from l"""
 """Lists the lanes of these queues, with the first job of each."""
-
-_FENCE: Final = "fence as materialized (select from taskmq.lease where key = {key} and epoch = {epoch} \
-and holder is not null for share)"
 
 
 def _dispatch(gone: str, *, key: str, epoch: str, partition: str, over: str, chances: str) -> str:

@@ -119,6 +119,7 @@ class PostgresJobStore(SqlJobStore):
                 lookups=self._database.runner(self._database.lookups, self._database.submits),
                 join=partial(_join, self._database.names),
                 quotas=quotas.current,
+                is_on_loop=True,
             ),
             quotas=quotas,
             ended_jobs=retention.ENDED_JOBS,

@@ -13,7 +13,16 @@ from typing import Any, Final
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from msgspec import structs
 
-from taskmq.contracts.jobs import DependencyRefusal, NewJob, Submitted, over_quota, rename_dependencies, replacement
+from taskmq.contracts.jobs import (
+    DependencyRefusal,
+    NewJob,
+    PartitionHold,
+    Submitted,
+    over_quota,
+    partition_key,
+    rename_dependencies,
+    replacement,
+)
 from taskmq.model.jobs.dependencies import JobDependency, generations
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
@@ -21,14 +30,14 @@ from taskmq.model.states import JobState
 from taskmq.model.units import storable
 from taskmq_sql.jobs.codes import STATES
 from taskmq_sql.jobs.tables import LONGEST_BODY
-from taskmq_sql.jobs.values import encode_detail
+from taskmq_sql.jobs.values import chances, encode_detail
 from taskmq_sql.postgres.changes import change_in
 from taskmq_sql.postgres.connections import Connection, column_of
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import Unmet, find_upstream, wait
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.quotas import Admission, admit_jobs, has_quota, lock_usage
-from taskmq_sql.postgres.statements import SUBMIT
+from taskmq_sql.postgres.statements import SUBMIT, SUBMIT_AT_ONCE
 
 _EXISTING: Final = """
 select i.id, coalesce(j.state, h.state) as state, coalesce(j.version, h.version) as version
@@ -381,8 +390,14 @@ async def _insert(
     return {str(row[0]): row[1] for row in await connection.fetch(statement, *values)}
 
 
-def insertion(jobs: Sequence[NewJob], numbers: Numbers, *, may_exist: bool) -> tuple[str, list[object]]:
-    """Return the statement of `SUBMIT` that inserts these jobs, and its values."""
+def insertion(
+    jobs: Sequence[NewJob], numbers: Numbers, *, may_exist: bool, hold: PartitionHold | None = None
+) -> tuple[str, list[object]]:
+    """Return the statement of `SUBMIT` that inserts these jobs, and its values.
+
+    Args:
+        hold: of the partition that dispatches the only job, a new one of a run, at once: see `SUBMIT_AT_ONCE`.
+    """
     has_keys = any(job.key is not None for job in jobs)
     if has_keys:
         # In one fixed order, so that two calls with overlapping keys cannot deadlock.
@@ -416,6 +431,9 @@ def insertion(jobs: Sequence[NewJob], numbers: Numbers, *, may_exist: bool) -> t
         values = [(*row, *(job.step or _NO_STEP)) for row, job in zip(values, jobs, strict=True)]
     is_one = len(values) == 1
     columns = values[0] if is_one else map(column_of, zip(*values, strict=True))
+    if hold is not None:
+        lease = (partition_key(hold.partition), hold.epoch, hold.partition)
+        return SUBMIT_AT_ONCE[has_rest], [*columns, *chances(1), *lease]
     return SUBMIT[may_exist, is_one, has_keys, has_rest, has_steps], list(columns)
 
 

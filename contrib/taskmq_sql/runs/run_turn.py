@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from taskmq.contracts.jobs import Advanced, Lane, NewJob, Submitted
+from taskmq.contracts.jobs import Advanced, DispatchBatch, Lane, NewJob, Submitted
 from taskmq.model.runs.machine import has_work
 from taskmq.model.runs.records import InboxRow, RunChanges, RunRecord, RunState, StepKey
 from taskmq.model.runs.rules import StepState
@@ -29,6 +29,7 @@ class RunTurn:
         applied: number of rows that were applied.
         refused: ends of steps that got no job or no child run.
         version: the run's version before.
+        batch: the dispatched job of a step; None: every new job waits for its dispatch.
     """
 
     def __init__(self, here: Workspace, inbox: Inbox) -> None:
@@ -37,6 +38,7 @@ class RunTurn:
         self.inbox: Inbox = inbox
         self.applied = 0
         self.refused: list[InboxRow] = []
+        self.batch: DispatchBatch | None = None
         self.lanes: set[Lane] = set()
         self.woken: list[str] = []
         self.asked: list[str] = []
@@ -84,6 +86,7 @@ class RunTurn:
         parents = [run.parent] if changes.has_ended and run.parent else []
         return Advanced(
             lanes=frozenset(self.lanes),
+            batch=self.batch,
             has_more=has_work(run) or self.applied < len(inbox.events) or inbox.is_cut or bool(self.refused),
             ended=run if changes.has_ended else None,
             asked=tuple(self.asked),

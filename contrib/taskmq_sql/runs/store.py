@@ -8,6 +8,7 @@ from taskmq.contracts.jobs import (
     EVERY_RUN,
     MOST_RUNS,
     Advanced,
+    FindHold,
     MakeJob,
     NewInboxRow,
     NewRun,
@@ -16,6 +17,7 @@ from taskmq.contracts.jobs import (
     RunPlace,
     StartedRun,
     StoredVersion,
+    find_no_hold,
 )
 from taskmq.errors import StoreUnavailable
 from taskmq.model.history.run_figures import RunFigures
@@ -54,6 +56,7 @@ class SqlRuns:
         lookups: reads without waiting for lists, and writes starts and events.
         join: runs a start in a caller's transaction.
         quotas: returns the quotas, at most a second old.
+        is_on_loop: whether transitions run on the event loop, where a scheduler can be asked for a hold.
     """
 
     def __init__(
@@ -64,12 +67,14 @@ class SqlRuns:
         lookups: Runner,
         join: JoinTransaction,
         quotas: Callable[[], Awaitable[Quotas]],
+        is_on_loop: bool,
     ) -> None:
         self._turns = turns
         self._lists = lists
         self._lookups = lookups
         self._join = join
         self._quotas = quotas
+        self._is_on_loop = is_on_loop
         self._graphs: Graphs = {}
 
     async def put_workflow(self, tenant: str, name: str, content: bytes) -> StoredVersion:
@@ -158,14 +163,17 @@ class SqlRuns:
     async def pending(self, *, limit: int, after: str = "") -> list[str]:
         return await self._turns.read(partial(inbox.pending, limit, after))
 
-    async def advance(self, run_ids: Sequence[str], make_job: MakeJob) -> dict[str, Advanced]:
+    async def advance(
+        self, run_ids: Sequence[str], make_job: MakeJob, find_hold: FindHold = find_no_hold
+    ) -> dict[str, Advanced]:
         known = sorted({each for each in run_ids if is_job_id(each)})[:MOST_RUNS]
         if not known:
             return {}
         quotas = await self._quotas()
         if len(known) == 1 and not quotas.quotas:
+            find_hold = find_hold if self._is_on_loop else find_no_hold
             alone = await self._turns.change(
-                partial(advance_alone, known[0], make_job, self._graphs), is_lasting=False
+                partial(advance_alone, known[0], make_job, find_hold, self._graphs), is_lasting=False
             )
             if alone is not None:
                 return alone

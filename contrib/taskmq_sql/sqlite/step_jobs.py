@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from taskmq.contracts.jobs import cancellation
-from taskmq.model.states import UNDERWAY
+from msgspec.structs import replace
+
+from taskmq.contracts.jobs import Lane, Pick, cancellation
+from taskmq.model.states import UNDERWAY, JobState
 from taskmq_sql.jobs.codes import STATES
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import id_text
+from taskmq_sql.sqlite.jobs.dispatches import dispatch, lanes
 from taskmq_sql.sqlite.jobs.live_jobs import load
 from taskmq_sql.sqlite.jobs.submissions import occur
 from taskmq_sql.sqlite.jobs.updates import update
@@ -27,10 +30,16 @@ def _count_queued(transaction: Transaction, args: Sequence[Any]) -> Sequence[Row
 
 
 def _change_guarded(transaction: Transaction, args: Sequence[Any]) -> Sequence[Row]:
-    guard, changes, jobs = args
+    guard, changes, jobs, hold = args
     for each in (guard, *changes):
         fetch(transaction, each)
-    return [(occur(transaction, jobs),)]
+    if hold is None or any(lane.queue == jobs[0].queue for lane in lanes(transaction)):
+        return [(occur(transaction, jobs), None)]
+    (job,), (answer,) = jobs, occur(transaction, jobs)
+    pick = Pick(Lane(job.queue, job.priority, job.tenant), 1)
+    if (batch := dispatch(transaction, hold.partition, hold.epoch, [pick])) is not None:
+        answer = replace(answer, state=JobState.DISPATCHED)
+    return [([answer], batch)]
 
 
 def _cancel(transaction: Transaction, args: Sequence[Any]) -> Sequence[Row]:

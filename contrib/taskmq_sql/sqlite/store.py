@@ -133,6 +133,7 @@ class SqliteJobStore(SqlJobStore):
                 lookups=runner,
                 join=partial(_join, self._callers),
                 quotas=quotas.current,
+                is_on_loop=self._is_in_memory,
             ),
             quotas=quotas,
             ended_jobs=maintenance.ENDED_JOBS,

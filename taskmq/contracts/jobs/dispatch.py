@@ -101,6 +101,13 @@ class TenantBacklog(NamedTuple):
     first: str
 
 
+class PartitionHold(NamedTuple):
+    """A partition that a scheduler holds, and the epoch of its lease."""
+
+    partition: int
+    epoch: int
+
+
 class Pick(msgspec.Struct, frozen=True):
     """A number of jobs of a lane to dispatch."""
 

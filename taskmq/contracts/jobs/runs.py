@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from taskmq.contracts.jobs.dispatch import Lane
+from taskmq.contracts.jobs.dispatch import DispatchBatch, Lane, PartitionHold
 from taskmq.contracts.jobs.records import NewJob
 from taskmq.model.history.run_figures import RunFigures
 from taskmq.model.runs.records import RunRecord, RunState, StepJob, StepKey, StepRecord
@@ -25,6 +25,13 @@ MOST_VALUE_BYTES: Final = 8 * 1024 * 1024
 
 MakeJob = Callable[[RunRecord, StepJob], NewJob]
 """Builds the job of a step, with the id that the step names. If it raises a `TaskMQError`, the step fails with it."""
+
+FindHold = Callable[[NewJob], PartitionHold | None]
+"""Returns the hold under which a new job of a step may be dispatched at once; None: it waits for its turn."""
+
+
+def find_no_hold(_: NewJob) -> None:
+    """Let every job wait for its turn."""
 
 
 class StoredVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,6 +172,7 @@ class Advanced(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         lanes: lanes with new ready jobs.
+        batch: a new job that was dispatched at once, to be published; None: there is none.
         has_more: whether the run has more to do immediately.
         ended: the run, if it ended now.
         asked: ids of jobs whose workers were asked to stop them.
@@ -173,6 +181,7 @@ class Advanced(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     lanes: frozenset[Lane] = frozenset()
+    batch: DispatchBatch | None = None
     has_more: bool = False
     ended: RunRecord | None = None
     asked: tuple[str, ...] = ()
@@ -308,11 +317,18 @@ class RunStore(Protocol):
         """Return up to `limit` ids of runs with something to do, in order, after the id `after`."""
         ...
 
-    async def advance(self, run_ids: Sequence[str], make_job: MakeJob) -> dict[str, Advanced]:
+    async def advance(
+        self, run_ids: Sequence[str], make_job: MakeJob, find_hold: FindHold = find_no_hold
+    ) -> dict[str, Advanced]:
         """Apply rows of the inboxes of up to `MOST_RUNS` runs, or continue what earlier ones began.
 
         It is one transaction, which writes about 500 rows at most. Returns its effect on each run. Runs that do not
         exist, or that another scheduler advances, are unchanged and absent.
+
+        Args:
+            find_hold: called, if at all, on the event loop, for a job that the transaction may also dispatch. It does
+                so under the hold that this returns, as `DispatchStore.dispatch` does, if the job is due and no job of
+                its queue is ready. The dispatch is durable on return.
         """
         ...
 

@@ -196,6 +196,21 @@ class PartitionState:
             return 0
         return self._window(queue).room(slots, self.ledger.count(queue), now=now)
 
+    def is_free_for(self, queue: str, slots: int | None, *, now: float) -> bool:
+        """Whether a new job of a queue may be dispatched at once: it has room, and nothing else has to be decided.
+
+        Args:
+            slots: slots of live workers that consume the queue; None: unknown.
+        """
+        is_busy = self.is_troubled or self.is_stale or self._arrived or self.shares or self.is_ending.is_set()
+        has_rules = (
+            self.shares.pools
+            or self.held_back
+            or self.gates.may_have_limits(queue, now=now)
+            or self.claims.may_wait(queue, now=now)
+        )
+        return not is_busy and not has_rules and self.room(queue, slots, now=now) > 0
+
     def exhaust(self, picks: Sequence[Pick]) -> None:
         """Ignore these lanes until they are read again, because they had fewer jobs than were picked."""
         for pick in picks:

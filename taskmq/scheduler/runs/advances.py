@@ -8,7 +8,8 @@
 After a minute without pending runs, it is every 5 s.
 
 A transaction advances up to 50 runs; a single run usually takes one read and one statement. A run that has more to do
-afterwards is advanced alone, in turn with the others.
+afterwards is advanced alone, in turn with the others. If nothing else waits in the partition of a single run's next
+job, and the partition is held here, the statement also dispatches the job.
 
 Every scheduler advances any run: the store skips runs that another one advances. If a scheduler dies, its transaction
 has no effect, and another one repeats it.
@@ -23,7 +24,7 @@ from math import inf
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.jobs import MOST_RUNS, RUN_ENDS_TOPIC, Advanced, JobStore
+from taskmq.contracts.jobs import MOST_RUNS, RUN_ENDS_TOPIC, Advanced, JobStore, NewJob, PartitionHold
 from taskmq.durable.service import is_interruption, pause
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
@@ -195,7 +196,7 @@ class RunAdvances:
     async def _advance(self, run_ids: Sequence[str]) -> None:
         """Advance runs in one transaction; if it fails because of one of them, each in its own."""
         try:
-            advanced = await self._runs.advance(run_ids, partial(self._jobs.make, now=self._clock.now_ms()))
+            advanced = await self._transact(run_ids)
         except UnloadedTask as error:
             await self._jobs.load(error.name)
             self._known |= dict.fromkeys(run_ids)
@@ -219,6 +220,29 @@ class RunAdvances:
         finally:
             self._busy.difference_update(run_ids)
             self._woken.set()
+
+    async def _transact(self, run_ids: Sequence[str]) -> dict[str, Advanced]:
+        """Advance runs in one transaction, and publish a job that it dispatched."""
+        holds: list[PartitionHold] = []
+
+        def find_hold(job: NewJob) -> PartitionHold | None:
+            if (hold := self._wakeups.find_hold(job)) is not None:
+                holds.append(hold)
+            return hold
+
+        try:
+            make_job = partial(self._jobs.make, now=self._clock.now_ms())
+            advanced = await self._runs.advance(run_ids, make_job, find_hold)
+        except BaseException as error:
+            if not isinstance(error, StoreUnavailable) or not error.is_certain:
+                # The next holder of the partition publishes a job that was dispatched all the same.
+                for hold in holds:
+                    self._wakeups.give_up(hold)
+            raise
+        for batch in [one.batch for one in advanced.values() if one.batch is not None]:
+            # The call may have been repeated after a collision.
+            self._wakeups.launch(holds[-1], batch)
+        return advanced
 
     def _follow(self, run_id: str, advanced: Advanced) -> None:
         """Wake all that the progress of a run concerns."""

@@ -10,17 +10,28 @@ import msgspec
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.contracts.jobs import Advanced, JobStore, MakeJob, NewRun
+from taskmq.contracts.jobs import (
+    Advanced,
+    DispatchBatch,
+    FindHold,
+    JobStore,
+    MakeJob,
+    NewRun,
+    Pick,
+    find_no_hold,
+)
+from taskmq.errors import StoreUnavailable
 from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON, decode_envelope, new_job_id
 from taskmq.model.runs.graphs import encode_workflow
 from taskmq.model.runs.records import RunState
 from taskmq.model.runs.validation import validate_workflow
+from taskmq.operations.queues import pause_queues, resume_queues
 from taskmq.scheduler.firing.due_loop import StoreClock
 from taskmq.scheduler.runs import RunAdvances
 from taskmq.scheduler.wakeups import Wakeups
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Player, Stage, play_one, until
+from tests.unit.scheduler.stage import Player, Process, Stage, play_one, until
 
 
 def _define(app: TaskMQ) -> None:
@@ -52,10 +63,12 @@ def _break_runs(store: JobStore, broken: Collection[str]) -> None:
     """Let each transaction fail that advances one of these runs."""
     advance = store.runs.advance
 
-    async def advance_others(run_ids: Sequence[str], make_job: MakeJob) -> dict[str, Advanced]:
+    async def advance_others(
+        run_ids: Sequence[str], make_job: MakeJob, find_hold: FindHold = find_no_hold
+    ) -> dict[str, Advanced]:
         if not set(run_ids).isdisjoint(broken):
             raise ValueError("broken")
-        return await advance(run_ids, make_job)
+        return await advance(run_ids, make_job, find_hold)
 
     store.runs.advance = advance_others  # type: ignore[method-assign]
 
@@ -155,6 +168,80 @@ async def test_the_end_of_a_lone_step_waits_for_no_other_reports(stage: Stage, /
     instants = [step.ended or 0 for step in await stage.store.runs.steps(run_id)]
     # Few reports of other jobs would wait for 10 ms.
     assert max(later - earlier for earlier, later in pairwise(instants)) < 10
+
+
+def _count_dispatches(process: Process) -> list[int]:
+    """Return the sizes of the batches that the scheduler's dispatchers take from lanes, as they come."""
+    dispatching = process.store.dispatching
+    dispatch, sizes = dispatching.dispatch, list[int]()
+
+    async def count(partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+        batch = await dispatch(partition, epoch, picks)
+        sizes.append(0 if batch is None else len(batch.jobs))
+        return batch
+
+    vars(dispatching)["dispatch"] = count
+    return sizes
+
+
+@run_by(_play)
+async def test_the_steps_of_a_chain_are_dispatched_as_their_run_advances(stage: Stage, /) -> None:
+    sizes = _count_dispatches(stage.start())
+    player = await stage.player_of_declared()
+    await _start(stage, {"a": {"task": "t"}})
+    await player.has(1)
+    sizes.clear()
+    run_id = await _start(stage, _CHAIN)
+    stage.plays(player)
+    await until(lambda: _has_ended(stage, run_id))
+
+    assert sizes == []
+
+
+@run_by(_play)
+async def test_a_step_of_a_paused_queue_waits_until_it_is_resumed(stage: Stage, /) -> None:
+    process = stage.start()
+    player = await stage.player_of_declared()
+    stage.plays(player)
+    await pause_queues(process.app, ["work"])
+    run_id = await _start(stage, _CHAIN)
+    began = stage.clock.monotonic()
+    await until(lambda: stage.clock.monotonic() > began + 5)
+    assert not await _has_ended(stage, run_id)
+
+    await resume_queues(process.app, ["work"])
+
+    await until(lambda: _has_ended(stage, run_id))
+
+
+@run_by(_play)
+async def test_a_step_is_published_although_the_answer_about_its_dispatch_was_lost(
+    stage: Stage, /, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = stage.start()
+    player = await stage.player_of_declared()
+    await _start(stage, {"a": {"task": "t"}})
+    await player.has(1)
+    player.deliveries.clear()
+    advance, lost = process.store.runs.advance, list[str]()
+
+    async def lose(
+        run_ids: Sequence[str], make_job: MakeJob, find_hold: FindHold = find_no_hold
+    ) -> dict[str, Advanced]:
+        advanced = await advance(run_ids, make_job, find_hold)
+        if not lost:
+            lost.extend(job.id for one in advanced.values() if one.batch is not None for job in one.batch.jobs)
+            raise StoreUnavailable("lost", is_certain=False)
+        return advanced
+
+    process.store.runs.advance = lose  # type: ignore[method-assign]
+    run_id = await _start(stage, _CHAIN)
+    await player.has(1)
+
+    assert [envelope.id for envelope in player.envelopes] == lost
+    assert "partition 0: 1 jobs were not confirmed; publishing them again" in caplog.messages
+    stage.plays(player)
+    await until(lambda: _has_ended(stage, run_id))
 
 
 @run_by(_play)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from taskmq.contracts.jobs import NewJob, NewRun
+from taskmq.contracts.jobs import NewJob, NewRun, find_no_hold
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name, usage_names
 from taskmq.model.runs.graphs import encode_workflow
 from taskmq.model.runs.records import RunRecord, StepJob
@@ -144,9 +144,9 @@ def test_the_end_of_a_lone_step_takes_one_read_and_one_change() -> None:
         JOB_STORE.create(connection)
         transaction = Transaction(connection, Names(), 7)
         drive(transaction, start([new]))
-        drive(transaction, advance_alone(new.id, _make_job, graphs), ANSWERS)
+        drive(transaction, advance_alone(new.id, _make_job, find_no_hold, graphs), ANSWERS)
         connection.execute(_END, (CODES[JobState.SUCCEEDED],))
-        drive(transaction, _noting(advance_alone(new.id, _make_job, graphs), statements), ANSWERS)
+        drive(transaction, _noting(advance_alone(new.id, _make_job, find_no_hold, graphs), statements), ANSWERS)
         assert connection.execute("select step from job order by step").fetchall() == [("a",), ("b",)]
 
     assert len(statements) == 2

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
-from taskmq.contracts.jobs import Submitted, cancellation
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, NewJob, Submitted, cancellation
 from taskmq.model.states import UNDERWAY
 from taskmq_sql.jobs.codes import STATES
 from taskmq_sql.postgres.changes import change_in
@@ -20,10 +20,10 @@ from taskmq_sql.steps import CANCEL, GUARDED, QUEUED, SUBMIT, Row
 _LIVE: Final = """
 select id, state, version from taskmq.job where id = any($1::uuid[]) and cancel_requested is null order by id"""
 # Fails unless `part0`, the first of the joined statements, changes a row. The server's log has the text of the cast.
-# The commit does not wait for the disk.
 _GUARD: Final = """(case when exists (select from part0) then '1'
-  else 'taskmq: another scheduler advances this run, which is no fault' end)::int,
-set_config('synchronous_commit', 'off', true)"""
+  else 'taskmq: another scheduler advances this run, which is no fault' end)::int"""
+# The commit does not wait for the disk.
+_UNSYNCED: Final = f"{_GUARD}, set_config('synchronous_commit', 'off', true)"
 
 
 async def _submit(connection: Connection, names: Names, args: Sequence[Any]) -> Sequence[Row]:
@@ -38,24 +38,50 @@ async def _count_queued(connection: Connection, names: Names, args: Sequence[Any
 
 
 async def _change_guarded(connection: Connection, names: Names, args: Sequence[Any]) -> Sequence[Row]:
-    guard, changes, jobs = args
+    guard, changes, jobs, hold = args
     parts = [bind(each) for each in (guard, *changes)]
-    last: tuple[str, Sequence[Any]] = (f"select {_GUARD}", ())
+    last: tuple[str, Sequence[Any]] = (f"select {_UNSYNCED}", ())
     if jobs:
-        statement, values = insertion(jobs, await numbers_of(names, jobs), may_exist=False)
-        last = (_guard(statement), values)
+        statement, values = insertion(jobs, await numbers_of(names, jobs), may_exist=False, hold=hold)
+        # A job may be published only once its dispatch is durable.
+        last = (_with_guard(statement, _UNSYNCED if hold is None else _GUARD), values)
     try:
         rows = await fetch_joined(connection, [*parts, last])
     except asyncpg.InvalidTextRepresentationError:
         # If a change was refused instead, the way with a lock raises its error.
-        return [(None,)]
-    return [([Submitted(str(row[0]), True, True, STATES[row[1]], 1) for row in rows] if jobs else [],)]
+        return [(None, None)]
+    if not jobs:
+        return [([], None)]
+    answers = [Submitted(str(row[0]), True, True, STATES[row[1]], 1) for row in rows]
+    return [(answers, None if hold is None else _batch_of(jobs[0], rows[0]))]
+
+
+def _batch_of(job: NewJob, row: Row) -> DispatchBatch | None:
+    """Return the batch of a new job; None if the job was not dispatched."""
+    _, _, due, token, batch, *_ = row
+    if batch is None:
+        return None
+    dispatched = DispatchedJob(
+        id=job.id,
+        key=None,
+        tenant=job.tenant,
+        task=job.task,
+        queue=job.queue,
+        priority=job.priority,
+        attempt=1,
+        token=token,
+        expires=job.expires,
+        body=job.body,
+        due=due,
+        owner="" if job.detail is None else job.detail.owner,
+    )
+    return DispatchBatch(batch, False, [dispatched])
 
 
 @cache
-def _guard(submit: str) -> str:
-    changes, _, rows = submit.rpartition("\nselect id, state ")
-    return f"{changes}\nselect id, state, {_GUARD} {rows}"
+def _with_guard(submit: str, guard: str) -> str:
+    columns, end, _ = submit.rpartition(" from n")
+    return f"{columns}, {guard}{end}"
 
 
 async def _cancel(connection: Connection, names: Names, args: Sequence[Any]) -> Sequence[Row]:

@@ -1,5 +1,6 @@
 """Tests of `RunStore`."""
 
+from taskmq.testing.job_store_suite.runs.dispatches import RunDispatches
 from taskmq.testing.job_store_suite.runs.ends import RunEnds
 from taskmq.testing.job_store_suite.runs.figures import RunFigureCases
 from taskmq.testing.job_store_suite.runs.history import RunsByModel
@@ -13,6 +14,14 @@ __all__ = ["RunCases"]
 
 
 class RunCases(
-    RunLifecycles, RunEnds, RunInboxes, WorkflowVersions, RunLists, RunPlaces, RunFigureCases, RunsByModel
+    RunLifecycles,
+    RunDispatches,
+    RunEnds,
+    RunInboxes,
+    WorkflowVersions,
+    RunLists,
+    RunPlaces,
+    RunFigureCases,
+    RunsByModel,
 ):
     """Every guarantee of `RunStore`."""

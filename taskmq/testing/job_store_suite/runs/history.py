@@ -1,18 +1,19 @@
 """Random runs on a store, compared with the reference `taskmq.testing.run_model.RunModel`.
 
-Several stores advance the run, some of them at the same time. Some calls are cut off at any statement, before or
-after their commit. Ends are reported twice. Another run takes the only place of some workflows. Whatever happens, the
-run must be as in the model.
+Several stores advance the run, some of them at the same time, and may dispatch its jobs at once. Some calls are cut
+off at any statement, before or after their commit; another holder of the partition takes over what they dispatched.
+Ends are reported twice. Another run takes the only place of some workflows. Whatever happens, the run must be as in
+the model.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any, Final
 
 import msgspec
 
-from taskmq.contracts.jobs import DispatchedJob, NewInboxRow
+from taskmq.contracts.jobs import DispatchedJob, NewInboxRow, PartitionHold
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.reports import ReportKind
 from taskmq.model.runs.graphs import load_graph
@@ -74,6 +75,7 @@ class _History:
         self.drivers = drivers
         self.name = name
         self.run = ""
+        self.hold = PartitionHold(0, 0)
         size = random.randint(1, largest)
         steps = random_steps(random, size, sleeps=_SLEEPS, timeouts=_TIMEOUTS)
         self.most = random.choice((None, 1))
@@ -93,6 +95,7 @@ class _History:
         self.compared: set[str | tuple[StepKey, int]] = set()
 
     async def check(self) -> None:
+        self.hold = await self.driver.hold()
         inner = content_of({"i": {"task": "t"}}, params={"a": {}, "b": {}}, output="${steps.i.result}")
         await self.driver.runs.put_workflow("", "w", inner)
         if self.most:
@@ -119,9 +122,19 @@ class _History:
             runs = self.random.sample(pending, self.random.randint(1, len(pending)))
             await self._advance(runs)
         while (batch := await self.driver.try_dispatch()) is not None:
-            self.jobs |= {job.id: job for job in batch.jobs}
+            self._keep(batch.jobs)
         if not self.other:
             self.model.apply(InboxRow(number=0, kind="begin", generation=self.model.generation))
+
+    def _keep(self, dispatched: Iterable[DispatchedJob]) -> None:
+        self.jobs |= {job.id: job for job in dispatched}
+
+    async def _take_over(self) -> None:
+        """Hold the partition anew, with all that calls dispatched whose answers are lost."""
+        partition = self.hold.partition
+        self.hold = PartitionHold(partition, await self.driver.next_epoch(partition))
+        for batch in await self.driver.schedulers.take_over(*self.hold):
+            self._keep(batch.jobs)
 
     async def _take_place(self) -> None:
         self.other = await self.driver.start(content=content_of({"s": {"wait": "go"}}, max_active_runs=1))
@@ -134,16 +147,23 @@ class _History:
 
     async def _advance(self, runs: Sequence[str]) -> None:
         self.steps = None
-        call = self.random.choice(self.drivers).advance(*runs)
-        match self.random.randint(0, 9):
+        hold = self.random.choice((None, self.hold))
+        call = self.random.choice(self.drivers).advance(*runs, hold=hold)
+        way = self.random.randint(0, 9)
+        match way:
             case 0:
                 await cancel_at(CancelPoint(turns=self.random.randint(1, _LAST_TURN)), call, within=_PATIENCE)
             case 1:
                 await cancel_at(CancelPoint(wakeups=self.random.randint(1, _LAST_WAKEUP)), call, within=_PATIENCE)
             case 2:
-                await asyncio.gather(call, *(driver.advance(*runs) for driver in self.drivers))
+                await asyncio.gather(call, *(driver.advance(*runs, hold=hold) for driver in self.drivers))
             case _:
                 await call
+        for driver in self.drivers:
+            self._keep(driver.dispatched)
+            driver.dispatched.clear()
+        if hold is not None and way <= 1:
+            await self._take_over()
 
     async def _finish(self) -> None:
         """End all running steps, and close the open batches."""

@@ -4,7 +4,18 @@ from typing import Any
 
 import msgspec
 
-from taskmq.contracts.jobs import Advanced, JobDetail, JobStore, NewInboxRow, NewJob, NewRun, RunStore, StartedRun
+from taskmq.contracts.jobs import (
+    Advanced,
+    DispatchedJob,
+    JobDetail,
+    JobStore,
+    NewInboxRow,
+    NewJob,
+    NewRun,
+    PartitionHold,
+    RunStore,
+    StartedRun,
+)
 from taskmq.errors import InvalidOption
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.reports import ReportKind
@@ -33,6 +44,7 @@ class RunDriver(JobDriver):
     Attributes:
         runs: the store's operations on runs.
         asked: ids of jobs whose workers were asked to stop them.
+        dispatched: jobs that transactions of runs dispatched at once, in order.
         ended: runs that ended, in order.
     """
 
@@ -40,6 +52,7 @@ class RunDriver(JobDriver):
         super().__init__(store)
         self.runs: RunStore = store.runs
         self.asked: list[str] = []
+        self.dispatched: list[DispatchedJob] = []
         self.ended: list[RunRecord] = []
 
     async def new_run(self, steps: dict[str, Any] | None = None, **fields: Any) -> NewRun:
@@ -56,11 +69,21 @@ class RunDriver(JobDriver):
         assert started == StartedRun(id=new.id, is_new=True, version=started.version)
         return new.id
 
-    async def advance(self, *run_ids: str) -> dict[str, Advanced]:
-        """Advance runs in one transaction."""
-        advanced = await self.runs.advance(run_ids, make_job)
+    async def hold(self) -> PartitionHold:
+        """Return the hold of the partition of `QUEUE`, which this driver has from now on."""
+        partition = self.schedulers.partition_of(QUEUE)
+        return PartitionHold(partition, await self.epoch(partition))
+
+    async def advance(self, *run_ids: str, hold: PartitionHold | None = None) -> dict[str, Advanced]:
+        """Advance runs in one transaction.
+
+        Args:
+            hold: under which a new job may be dispatched at once.
+        """
+        advanced = await self.runs.advance(run_ids, make_job, lambda job: hold if job.queue == QUEUE else None)
         for one in advanced.values():
             self.asked += one.asked
+            self.dispatched += [] if one.batch is None else one.batch.jobs
             self.ended += [] if one.ended is None else [one.ended]
         return advanced
 

@@ -1,12 +1,17 @@
 """The state of a partition as its jobs are dispatched, start and leave."""
 
+from collections.abc import Callable
+from typing import Final
+
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
 from taskmq import TaskMQ, WorkQueue
 from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, Lane
 from taskmq.model.envelope import Envelope, encode_envelope
+from taskmq.model.jobs.pools import TenantPool
 from taskmq.model.jobs.quotas import HeldBack
 from taskmq.model.retry import RunOptions
 from taskmq.scheduler.partition import AppRules, PartitionState, Reservation
@@ -110,6 +115,33 @@ def test_a_leaving_placed_job_is_news_for_jobs_that_fitted_nowhere() -> None:
     assert state.has_node_news
     assert state.is_stale
     assert len(state.placements) == 0
+
+
+_DECISIONS: Final[list[tuple[str, Callable[[PartitionState], object]]]] = [
+    ("limited", lambda _: None),
+    ("placed", lambda _: None),
+    ("work", PartitionState.wake),
+    ("work", PartitionState.give_up),
+    ("work", PartitionState.begin_outage),
+    ("work", lambda state: state.arrive([Lane("other", 4, "")])),
+    ("work", lambda state: state.shares.add(Lane("other", 4, ""))),
+    ("work", lambda state: state.add([_batch(1, *map(_job, range(64)))], now=0.0)),
+    ("work", lambda state: state.refuse("work", "it is gone", now=0.0)),
+    ("work", lambda state: state.shares.configure({}, {"acme": TenantPool(name="acme", max={"slots": 1.0})})),
+]
+
+
+@pytest.mark.parametrize(("queue", "change"), _DECISIONS)
+def test_a_new_job_takes_its_turn_wherever_something_has_to_be_decided(
+    queue: str, change: Callable[[PartitionState], object]
+) -> None:
+    state = _state()
+    state.is_stale = False
+    assert state.is_free_for("work", None, now=0.0)
+
+    change(state)
+
+    assert not state.is_free_for(queue, None, now=0.0)
 
 
 def test_lanes_are_read_again_when_a_job_leaves_while_a_quota_holds_jobs_back() -> None:
