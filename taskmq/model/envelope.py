@@ -40,7 +40,7 @@ Token = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 
 
 # The form that `topology.reports_queue` produces, short enough for a queue's name (255 bytes) in any script.
-_REPORTS: Final = r"\Ataskmq\.reports\.(?:[\x20-\x7e]{1,240}|[^\x00-\x1f\x7f]{1,60})\Z"
+_REPORTS: Final = re.compile(r"taskmq\.reports\.(?:[\x20-\x7e]{1,240}|[^\x00-\x1f\x7f]{1,60})")
 
 
 class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -67,7 +67,7 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
     id: str
     token: Token
-    reports: Annotated[str, msgspec.Meta(pattern=_REPORTS)]
+    reports: str
     proof: str = ""
     outages: Annotated[int, msgspec.Meta(ge=0)] = 0
     crashes: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -212,6 +212,8 @@ def decode_envelope(body: bytes, content_type: str | None = JSON) -> Envelope:
         )
     if not 1 <= envelope.attempt <= _LAST_ATTEMPT:
         raise MalformedMessage(f"attempt is {envelope.attempt}; the first one is 1, the last {_LAST_ATTEMPT}")
+    if envelope.store is not None and not _is_reports_queue(envelope.store.reports):
+        raise MalformedMessage(f"`$.store.reports` is no queue for reports: {envelope.store.reports!r}")
     return envelope
 
 
@@ -269,6 +271,12 @@ def new_job_id(now_ms: int, random: bytes) -> str:
 def submitted_at(job_id: str) -> int:
     """Return the instant at which a stored job was submitted, ms since the epoch: the first 48 bits of its id."""
     return int(job_id[:8] + job_id[9:13], 16)
+
+
+# The invitations of one scheduler name at most as many queues as it holds partitions.
+@lru_cache(64)
+def _is_reports_queue(name: str) -> bool:
+    return _REPORTS.fullmatch(name) is not None
 
 
 # Many jobs are created in one millisecond.
