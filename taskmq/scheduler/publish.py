@@ -338,10 +338,11 @@ class InvitationPublisher:
             else:
                 refused.setdefault(_target_queue(job), []).append(job)
                 reasons[_target_queue(job)] = error
-        taken = {_target_queue(job) for job, error in zip(jobs, errors, strict=True) if error is None}
         self._counts.published += errors.count(None)
-        for queue in taken - refused.keys():
-            self._state.pauses.accept(queue)
+        if self._state.pauses:
+            taken = {_target_queue(job) for job, error in zip(jobs, errors, strict=True) if error is None}
+            for queue in taken - refused.keys():
+                self._state.pauses.accept(queue)
         for queue, its in refused.items():
             self._pause_queue(queue, reasons[queue])
             again += [job for job in its if job.id in in_doubt]
@@ -353,8 +354,11 @@ class InvitationPublisher:
         self, jobs: Sequence[DispatchedJob], in_doubt: Collection[str], saved: Mapping[str, SavedValues]
     ) -> list[SendError | None]:
         """Publish once. Returns the outcome of each job."""
-        failures = await self._declare({_target_queue(job) for job in jobs})
-        able = [job for job in jobs if _target_queue(job) not in failures] if failures else jobs
+        failed: dict[str, SendError] = {}
+        able = jobs
+        if failures := await self._declare({_target_queue(job) for job in jobs}):
+            failed = {job.id: failures[queue] for job in jobs if (queue := _target_queue(job)) in failures}
+            able = [job for job in jobs if job.id not in failed]
         messages = self._packer.pack(able, now=asyncio.get_running_loop().time(), alone={*in_doubt, *saved})
         outcomes = await self._publish_now(messages, saved)
         refused = [job for its in messages if len(its) > 1 for job in its if _is_refusal(outcomes[job.id])]
@@ -363,7 +367,8 @@ class InvitationPublisher:
                 self._state.short_tasks.record_return(task, now=asyncio.get_running_loop().time())
             _log.warning("publishing %d jobs singly, a parcel was refused: %s", len(refused), outcomes[refused[0].id])
             outcomes |= await self._publish_now([[job] for job in refused], saved)
-        return [failures.get(_target_queue(job)) or outcomes[job.id] for job in jobs]
+        outcomes |= failed
+        return [outcomes[job.id] for job in jobs]
 
     async def _publish_now(
         self, messages: Sequence[Sequence[DispatchedJob]], saved: Mapping[str, SavedValues]

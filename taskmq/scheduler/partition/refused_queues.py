@@ -22,6 +22,10 @@ class RefusedQueues:
     def __init__(self) -> None:
         self._pauses: dict[str, _Pause] = {}
 
+    def __len__(self) -> int:
+        """Return the number of queues whose last message was refused."""
+        return len(self._pauses)
+
     def is_paused(self, queue: str, *, now: float) -> bool:
         """Whether the queue is paused; for placed jobs the queue of their node counts."""
         found = self._pauses.get(queue)

@@ -71,13 +71,13 @@ class AppRules:
 
         A job that is acknowledged before its run is never stopped.
         """
-        if self.runs_once(job):
-            return False
         envelope = _read_marked(job.body, _PREEMPTIBLE)
-        if envelope is not None and envelope.preemptible is not None:
-            return envelope.preemptible
         plan = self._tasks.plan_of(job.task)
-        return plan is not None and plan.preemptible
+        is_preemptible = plan is not None and plan.preemptible
+        if envelope is not None and envelope.preemptible is not None:
+            is_preemptible = envelope.preemptible
+        # Few jobs are preemptible, so the body is rarely searched a second time.
+        return is_preemptible and not self.runs_once(job)
 
     def demands(self) -> TaskDemands:
         """Return the limits of the app's tasks that gates apply."""
