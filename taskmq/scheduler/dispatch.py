@@ -175,10 +175,11 @@ class JobDispatcher:
                     _log.debug("partition %d: dispatch paused, store unavailable: %s", self._lease.partition, error)
                     await pause(self._is_stopping, self._backoff.next())
                     continue
-                if has_dispatched:
-                    await pause(self._is_stopping, max(began + _PACE - self._now(), 0))
-                else:
+                if not has_dispatched or not self._state.shares:
                     await pause(self._state.has_work, self._wait())
+                if has_dispatched:
+                    # After the wait: on an idle system the next job comes later anyway.
+                    await pause(self._is_stopping, max(began + _PACE - self._now(), 0))
             # Wait for batches that are being published.
             await self._publishing.aclose(grace=self._grace)
         except StoreUnavailable as error:
