@@ -235,6 +235,7 @@ class JobDispatcher:
         batches: list[DispatchBatch] = []
         try:
             await self._take(others, placed, batches)
+            state.trips.record("dispatch", self._now() - now)
         finally:
             # Also after an error: the batches that are known are in flight, and no other scheduler publishes them.
             self.launch(batches)

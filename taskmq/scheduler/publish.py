@@ -379,7 +379,10 @@ class InvitationPublisher:
         outgoing = [
             self._outgoing(its[0], saved.get(its[0].id)) if len(its) == 1 else self._parcel(its) for its in messages
         ]
+        began = asyncio.get_running_loop().time()
         outcomes = await self._session.publish_all((), outgoing)
+        if not any(outcomes):
+            self._state.trips.record("publish", asyncio.get_running_loop().time() - began)
         return {job.id: outcome for its, outcome in zip(messages, outcomes, strict=True) for job in its}
 
     async def _declare(self, names: set[str]) -> dict[str, SendError]:

@@ -20,6 +20,6 @@ from taskmq.scheduler.fairness.division import Division, divide
 from taskmq.scheduler.fairness.guarantees import Guarantees
 from taskmq.scheduler.fairness.queue_turns import Head
 from taskmq.scheduler.fairness.shares import Shares
-from taskmq.scheduler.fairness.window import FLOOR, Window
+from taskmq.scheduler.fairness.window import FLOOR, RoundTrips, Window
 
-__all__ = ["FLOOR", "Caps", "Division", "Guarantees", "Head", "Shares", "Window", "divide"]
+__all__ = ["FLOOR", "Caps", "Division", "Guarantees", "Head", "RoundTrips", "Shares", "Window", "divide"]

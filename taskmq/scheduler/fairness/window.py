@@ -5,7 +5,7 @@ enough that no worker waits for the next dispatch.
 """
 
 from math import ceil, exp
-from typing import Final
+from typing import Final, Literal
 
 FLOOR: Final = 64
 """Window of a queue without known live workers."""
@@ -18,28 +18,55 @@ _UNTIL_NEXT: Final = 0.25
 # Part of the addition for short runs that has to be used up before more is dispatched, because small batches are
 # expensive.
 _USED_UP: Final = 0.5
-# Seconds of the present rate, for very short jobs: they cover the way from the dispatch to the recorded end.
+# Seconds of the present rate, for very short jobs: they cover the way from the dispatch to the recorded end. A way
+# longer than three quarters of them would shrink the window, which slows the rate, which shrinks the window.
 _SECONDS: Final = 0.1
+_LONGEST: Final = 1.0
+# Addition for the time of all round trips together. A job waits for two publishes, and up to twice for a record.
+_TRIPS: Final = 3
+# Weight of the newest round trip in the moving average.
+_NEWEST: Final = 0.2
 _MEMORY: Final = 0.65
 _INTERVAL: Final = 0.05
+
+
+class RoundTrips:
+    """Recent durations of a partition's round trips: to dispatch jobs, to publish them, and to record reports."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    @property
+    def total(self) -> float:
+        """Seconds of one round trip of each kind together."""
+        return sum(self._seconds.values())
+
+    def record(self, kind: Literal["dispatch", "publish", "record"], seconds: float) -> None:
+        """Record the duration of a round trip."""
+        before = self._seconds.get(kind, seconds)
+        self._seconds[kind] = before + _NEWEST * (seconds - before)
 
 
 class Window:
     """The window of one queue. Times are seconds.
 
     It is a quarter more than the live worker slots, up to twice as many for short runs, or 100 ms of the present
-    rate.
+    rate; longer if round trips are slow, up to a second.
     """
 
-    def __init__(self) -> None:
-        self._rate = 0.0
+    def __init__(self, trips: RoundTrips | None = None) -> None:
+        self._trips = trips or RoundTrips()
+        self._average = 0.0
+        # Of the last interval, and the lower one of the last two.
+        self._newest = 0.0
+        self._steady = 0.0
         self._ended = 0
         self._since: float | None = None
 
     @property
     def rate(self) -> float:
-        """Jobs that leave per second."""
-        return self._rate
+        """Jobs that leave per second: their moving average, or a higher rate of the last two intervals."""
+        return max(self._average, self._steady)
 
     def record_ended(self, count: int, *, now: float) -> None:
         """Record that jobs have left."""
@@ -53,8 +80,9 @@ class Window:
             slots: live worker slots; None: unknown.
         """
         self._roll(now)
-        waiting = 0 if slots is None else min(slots, ceil(self._rate * _UNTIL_NEXT))
-        return max(_least(slots), (slots or 0) + waiting, ceil(self._rate * _SECONDS))
+        waiting = 0 if slots is None else min(slots, ceil(self.rate * _UNTIL_NEXT))
+        covered = min(_SECONDS + _TRIPS * self._trips.total, _LONGEST)
+        return max(_least(slots), (slots or 0) + waiting, ceil(self.rate * covered))
 
     def room(self, slots: int | None, in_flight: int, *, now: float) -> int:
         """Return how many more jobs may be dispatched now.
@@ -76,7 +104,9 @@ class Window:
         if passed < _INTERVAL:
             return
         kept = exp(-passed / _MEMORY)
-        self._rate = self._rate * kept + self._ended / passed * (1 - kept)
+        before, self._newest = self._newest, self._ended / passed
+        self._steady = min(before, self._newest)
+        self._average = self._average * kept + self._newest * (1 - kept)
         self._ended, self._since = 0, now
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from taskmq.contracts.jobs import DispatchBatch, Lane, Pick
 from taskmq.model.jobs.pools import Amounts, Sharing
 from taskmq.model.jobs.quotas import HeldBack, Quotas
-from taskmq.scheduler.fairness import Shares, Window
+from taskmq.scheduler.fairness import RoundTrips, Shares, Window
 from taskmq.scheduler.gates import ClaimWaits, Gates
 from taskmq.scheduler.parcels import ShortTasks
 from taskmq.scheduler.partition.ledger import Flight, Ledger
@@ -36,6 +36,7 @@ class PartitionState:
         placements: amounts of nodes that jobs in flight use.
         pauses: queues whose messages the broker refuses.
         short_tasks: tasks whose jobs may travel together.
+        trips: durations of round trips to the store and the broker, which windows have to cover.
         quotas, held_back: quotas of tenants, as last read.
         in_hand: jobs, with their tokens, that are being published or will be republished.
         dispatched: jobs that were dispatched since the partition was acquired.
@@ -56,6 +57,7 @@ class PartitionState:
         self.placements = Placements()
         self.pauses = RefusedQueues()
         self.short_tasks = ShortTasks()
+        self.trips = RoundTrips()
         self.quotas = Quotas()
         self.held_back = HeldBack()
         self.in_hand: set[tuple[str, int]] = set()
@@ -243,5 +245,5 @@ class PartitionState:
     def _window(self, queue: str) -> Window:
         found = self._windows.get(queue)
         if found is None:
-            found = self._windows[queue] = Window()
+            found = self._windows[queue] = Window(self.trips)
         return found

@@ -356,6 +356,7 @@ class ReportConsumer:
         """Apply the reports in one transaction; if that fails, apply those that can be applied."""
         if not batch:
             return
+        began = asyncio.get_running_loop().time()
         try:
             applied = await self._store.dispatching.apply([one.report for one in batch], came_by=self.name)
         except StoreUnavailable:
@@ -372,6 +373,7 @@ class ReportConsumer:
             await self._parked.park_report(report, f"cannot be applied: {error}")
             await self._fail_unapplied(batch[0])
             return
+        self._state.trips.record("record", asyncio.get_running_loop().time() - began)
         await self._handle_outcomes(batch, applied)
 
     async def _fail_unapplied(self, received: _Received) -> None:

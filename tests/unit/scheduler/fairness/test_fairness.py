@@ -1,6 +1,6 @@
 """Shares, windows and the division of partitions. Pure."""
 
-from collections import Counter
+from collections import Counter, deque
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from taskmq.contracts.jobs import Lane, Pick
 from taskmq.model.jobs.pools import QueuePolicy, TenantPool
-from taskmq.scheduler.fairness import FLOOR, Shares, Window, divide
+from taskmq.scheduler.fairness import FLOOR, RoundTrips, Shares, Window, divide
 
 _PRIORITY = {"high": 9, "medium": 4, "low": 0}
 
@@ -216,6 +216,79 @@ def test_a_window_of_short_runs_is_refilled_after_half_of_its_growth_has_ended()
     assert window.room(100, 163, now=now) == 0
     assert window.room(100, 162, now=now) == 38
     assert window.room(100, 0, now=now) == 200
+
+
+@pytest.mark.parametrize(("second", "size"), [(500, 1_000), (0, 69)])
+def test_a_window_follows_a_rate_that_lasts_but_not_a_burst(second: int, size: int) -> None:
+    window = Window()
+    for now, ended in ((0.0, 0), (0.01, 500), (0.05, second)):
+        window.record_ended(ended, now=now)
+
+    # 10,000 a second, or a moving average of that.
+    assert window.size(8, now=0.1) == size
+
+
+def test_a_window_covers_slow_round_trips_but_at_most_a_second() -> None:
+    trips = RoundTrips()
+    window = Window(trips)
+    now = 0.0
+    for _ in range(100):
+        now += 0.05
+        window.record_ended(500, now=now)
+
+    trips.record("publish", 0.05)
+    trips.record("record", 0.02)
+    # 10,000 a second for 100 ms and three times 70 ms.
+    assert round(window.size(8, now=now), -1) == 3_100
+    # The newest round trip has a fifth of the weight.
+    trips.record("publish", 0.1)
+    assert round(window.size(8, now=now), -1) == 3_400
+
+    trips.record("dispatch", 9.0)
+    assert round(window.size(8, now=now), -1) == 10_000
+
+
+def _drain(trips: RoundTrips, *, way: float, capacity: int) -> tuple[int, int]:
+    """Serve an endless backlog of short runs for ten seconds: return the ends of the last one, and most in flight.
+
+    Args:
+        way: seconds from the dispatch of a job to its recorded end, if no other job delays it.
+        capacity: number of jobs that workers can end in a second.
+    """
+    window, ends = Window(trips), deque[float]()
+    in_flight = ended = most = 0
+    last = 0.0
+    for turn in range(2_000):
+        now = turn * 0.005
+        leaving = 0
+        while ends and ends[0] <= now:
+            ends.popleft()
+            leaving += 1
+        in_flight -= leaving
+        if leaving:
+            window.record_ended(leaving, now=now)
+        for _ in range(min(window.room(100, in_flight, now=now), 500)):
+            last = max(now + way, last + 1 / capacity)
+            ends.append(last)
+            in_flight += 1
+        most = max(most, in_flight)
+        ended += leaving if turn >= 1_800 else 0
+    return ended, most
+
+
+@pytest.mark.parametrize("way", [0.01, 0.05, 0.1, 0.2, 0.3])
+def test_a_window_grows_until_the_workers_are_busy_however_long_the_way(way: float) -> None:
+    trips = RoundTrips()
+    # A way has two publishes, a record, and half of the record before.
+    trips.record("publish", way * 0.35)
+    trips.record("record", way * 0.2)
+    trips.record("dispatch", way * 0.1)
+
+    ended, most = _drain(trips, way=way, capacity=5_000)
+
+    assert ended == pytest.approx(5_000, rel=0.05)
+    # Twice as many as are under way, and what ends in 100 ms.
+    assert most <= 5_000 * (2 * way + 0.12)
 
 
 # Partitions
