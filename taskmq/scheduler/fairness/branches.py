@@ -232,14 +232,14 @@ class Leaf(Branch):
 
     def is_alone(self) -> bool:
         """Whether no other lane could be served, and no cap applies."""
-        if len(self.lanes) > 1 or self.account is None or any(account.most for account in self.account.path()):
+        if len(self.lanes) > 1:
             return False
         branch: Branch = self
         while (parent := branch.parent) is not None:
             if len(parent.children) > 1:
                 return False
             branch = parent
-        return True
+        return self.account is not None and not any(account.most for account in self.account.path())
 
     def record_served(self, lane: Lane, number: int) -> None:
         """Record that jobs of a lane were picked."""

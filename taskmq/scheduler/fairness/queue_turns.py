@@ -64,6 +64,7 @@ class QueueTurns:
         self._times = times
         self._accounts = Accounts(pools)
         self._has_caps = any(pool.max for pool in pools.values())
+        self._has_minimums = any(amount > 0 for pool in pools.values() for amount in pool.min.values())
         self._owed: Order[Account] = Order()
         # Branches of each account, by class.
         self._branches: defaultdict[Account, dict[int, Branch]] = defaultdict(dict)
@@ -201,7 +202,7 @@ class QueueTurns:
             assert lane is not None
             assert leaf.account is not None
             needs = leaf.needs.get(lane, ONE_SLOT)
-            if (full := leaf.account.full(ONE_SLOT)) is not None:
+            if self._has_caps and (full := leaf.account.full(ONE_SLOT)) is not None:
                 self._block(full)
                 continue
             # A single lane needs no turns.
@@ -346,7 +347,7 @@ class QueueTurns:
 
     def _see(self, account: Account | None) -> None:
         """Update which of these pools are below their minimum."""
-        while account is not None:
+        while account is not None and self._has_minimums:
             if account.least:
                 if any(branch.is_listed for branch in self._branches[account].values()):
                     self._owed.put(account, (account.part_of_minimum(), 0.0))
