@@ -34,7 +34,6 @@ from taskmq.schedules import ScheduleEntry, ScheduleOptions, Schedules, read_pol
 from taskmq.schedules.decorators import CronOptions, EveryOptions, split_options
 from taskmq.schedules.target import read_target
 from taskmq.schedules.triggers import Trigger
-from taskmq.stored_jobs import Definitions, Jobs, Pools
 from taskmq.tasks.definition import TaskDecorator, define
 from taskmq.tasks.task import AsyncTask, SyncTask, Task
 from taskmq.tasks.tasks import Tasks
@@ -42,6 +41,7 @@ from taskmq.tasks.tasks import Tasks
 if TYPE_CHECKING:
     from taskmq.events.stream import EventStream
     from taskmq.reactions import Expression, Reactions
+    from taskmq.stored_jobs import Definitions, Jobs, Pools
     from taskmq.workflow.named_workflow import NamedWorkflow
     from taskmq.workflow.parts import Workflow
     from taskmq.workflow.runs.runs import Runs
@@ -130,6 +130,7 @@ class TaskMQ(CeleryHints):
             store_replica_max_age=store_replica_max_age,
             results_at=results_at,
             app_version=version,
+            result_ttl=result_ttl,
             result_inline=result_inline,
             args_inline=args_inline,
             args_ttl=args_ttl,
@@ -140,18 +141,14 @@ class TaskMQ(CeleryHints):
         )
         described = Queues(queues)
         self.tasks: Tasks = Tasks(described, default_queue=default_queue, include=include)
-        self.jobs: Jobs = Jobs(self.sessions, tasks=self.tasks, result_ttl=result_ttl)
-        self.definitions: Definitions = self.jobs.definitions
-        self.pools: Pools = Pools(self.sessions)
         self.producer: Producer = Producer(
             self.sessions,
-            self.jobs,
+            self._find_jobs,
             described,
             content_type=_CONTENT_TYPES[content_type],
             middleware=middleware,
         )
-        self.jobs.use_producer(self.producer)
-        self._services: AppServices = AppServices(self.producer, self.jobs, self.tasks.dependencies)
+        self._services: AppServices = AppServices(self.producer, self._find_jobs, self.tasks.dependencies)
         self.tasks.serve(self._services)
         self.schedules: Schedules = Schedules(name, self.tasks, self.producer)
 
@@ -288,6 +285,27 @@ class TaskMQ(CeleryHints):
             self.tasks.include(module)
 
     @functools.cached_property
+    def jobs(self) -> "Jobs":
+        """The jobs of this app, in the store and at the broker."""
+        from taskmq.stored_jobs import Jobs
+
+        jobs = Jobs(self.sessions, tasks=self.tasks)
+        jobs.use_producer(self.producer)
+        return jobs
+
+    @property
+    def definitions(self) -> "Definitions":
+        """The job definitions in the store."""
+        return self.jobs.definitions
+
+    @functools.cached_property
+    def pools(self) -> "Pools":
+        """The pools of tenants, queue policies and quotas in the store."""
+        from taskmq.stored_jobs import Pools
+
+        return Pools(self.sessions)
+
+    @functools.cached_property
     def reactions(self) -> "Reactions":
         """The reactions of this app by name."""
         from taskmq.reactions import Reactions
@@ -314,7 +332,10 @@ class TaskMQ(CeleryHints):
         Args:
             tenant: the job's tenant, if `job_id` is the sender's id; omit it with the `id` of a handle.
         """
-        return Job(tenant_key(tenant, job_id), task="", jobs=self.jobs, returns=ReturnType(Any), was_sent=False)
+        return Job(tenant_key(tenant, job_id), task="", jobs=self._find_jobs, returns=ReturnType(Any), was_sent=False)
+
+    def _find_jobs(self) -> "Jobs":
+        return self.jobs
 
     def _define_with(self, options: TaskOptions, function: Callable[..., Any]) -> Task[..., Any]:
         task = define(function, options)

@@ -58,7 +58,7 @@ class Producer:
     def __init__(
         self,
         sessions: Sessions,
-        jobs: JobService,
+        jobs: Callable[[], JobService],
         queues: Queues,
         *,
         content_type: str = JSON,
@@ -66,7 +66,7 @@ class Producer:
     ) -> None:
         self.sessions: Sessions = sessions
         self.content_type: str = content_type
-        self._jobs = jobs
+        self._find_jobs = jobs
         self._queues = queues
         self._lanes = Lanes(sessions.clock.monotonic)
         self.use_middleware(middleware)
@@ -79,7 +79,7 @@ class Producer:
     @property
     def jobs(self) -> JobService:
         """The app's jobs, to which store calls are submitted."""
-        return self._jobs
+        return self._find_jobs()
 
     def queue(self, name: str) -> WorkQueue:
         """Return the queue of that name as the app describes it, or with the defaults of `WorkQueue(name)`.
@@ -154,7 +154,7 @@ class Producer:
     def _sender_for(self, sending: Sending, start: _Start) -> Callable[[], Awaitable[None]]:
         """Return the send function: to the store, to the broker with a unique key, or directly to the broker."""
         if sending.submission is not None:
-            return functools.partial(self._jobs.submit_sending, sending)
+            return functools.partial(self.jobs.submit_sending, sending)
         if sending.unique is not None:
             return functools.partial(self._send_unique, sending, sending.unique, start)
         return functools.partial(start, *self._message(sending))
@@ -176,7 +176,7 @@ class Producer:
         )
 
     async def _cancel_replaced(self, job_id: str, reason: str) -> None:
-        await self._jobs.cancel_job(job_id, reason=reason, remember="1d")
+        await self.jobs.cancel_job(job_id, reason=reason, remember="1d")
 
     def stream_one_by_one_sync(self, sendings: Iterable[Sending]) -> Iterator[str]:
         """Do what `stream_sync` does, for jobs that query the state first or go to the store."""
@@ -263,11 +263,15 @@ class Producer:
 
 
 class AppServices:
-    """The parts of an app that all its tasks share: the producer, the jobs, and their dependencies."""
+    """The parts of an app that all its tasks share: the producer, the jobs, and their dependencies.
+
+    Attributes:
+        jobs: returns the app's jobs, which are imported on first use.
+    """
 
     __slots__ = ("dependencies", "jobs", "producer")
 
-    def __init__(self, producer: Producer, jobs: JobService, dependencies: Dependencies) -> None:
+    def __init__(self, producer: Producer, jobs: Callable[[], JobService], dependencies: Dependencies) -> None:
         self.producer: Producer = producer
-        self.jobs: JobService = jobs
+        self.jobs: Callable[[], JobService] = jobs
         self.dependencies: Dependencies = dependencies

@@ -32,15 +32,9 @@ class SentJobs:
 
     Args:
         plan_of: returns the plan of a task of the app by name; None if the app has no such task.
-
-    Attributes:
-        result_ttl: how long results are kept by default, in seconds.
     """
 
-    def __init__(
-        self, sessions: Sessions, *, plan_of: Callable[[str], TaskPlan | None], result_ttl: Duration = "1d"
-    ) -> None:
-        self.result_ttl: float = parse_duration(result_ttl, what="result_ttl").total_seconds()
+    def __init__(self, sessions: Sessions, *, plan_of: Callable[[str], TaskPlan | None]) -> None:
         self.sessions: Sessions = sessions
         self._plan_of = plan_of
 
@@ -125,7 +119,7 @@ class SentJobs:
     def result_ttl_of(self, task: str) -> float:
         """Return how long results of a task are kept, in seconds."""
         plan = self._plan_of(task)
-        return self.result_ttl if plan is None or plan.result_ttl is None else plan.result_ttl
+        return self.sessions.result_ttl if plan is None or plan.result_ttl is None else plan.result_ttl
 
     def _keeps_result(self, task: str) -> bool:
         plan = self._plan_of(task)

@@ -56,6 +56,7 @@ class Sessions:
     Attributes:
         patience: the time limit of waits for results without a timeout; None for no limit.
         send_timeout: the time limit of every send, in seconds.
+        result_ttl: how long results are kept by default, in seconds.
 
     Raises:
         InvalidOption: a value is invalid.
@@ -71,6 +72,7 @@ class Sessions:
         store_replica_max_age: Duration | None,
         results_at: str | None,
         app_version: str | None,
+        result_ttl: Duration,
         result_inline: Size,
         args_inline: Size | None,
         args_ttl: Duration,
@@ -86,6 +88,7 @@ class Sessions:
         self.delay: Literal["broker", "state"] = delay
         self.clock: Clock = clock or SystemClock()
         self.send_timeout: float = parse_duration(send_timeout, what="send_timeout").total_seconds()
+        self.result_ttl: float = parse_duration(result_ttl, what="result_ttl").total_seconds()
         self._result_inline = parse_size(result_inline, what="result_inline")
         self._args_inline = None if args_inline is None else parse_size(args_inline, what="args_inline")
         self._args_ttl = parse_duration(args_ttl, what="args_ttl").total_seconds()

@@ -42,14 +42,14 @@ class Job(CeleryHints, Generic[R_co]):
         reattached: of `retry`: number of jobs that ended because of the job's end, and wait for the new run.
     """
 
-    __slots__ = ("_jobs", "_keeps_result", "_returns", "_was_sent", "existing", "id", "reattached", "task")
+    __slots__ = ("_find_jobs", "_keeps_result", "_returns", "_was_sent", "existing", "id", "reattached", "task")
 
     def __init__(
         self,
         job_id: str,
         *,
         task: str,
-        jobs: JobService,
+        jobs: Callable[[], JobService],
         returns: ReturnType,
         keeps_result: bool = True,
         was_sent: bool = True,
@@ -58,10 +58,15 @@ class Job(CeleryHints, Generic[R_co]):
         self.task: str = task
         self.existing: JobState | None = None
         self.reattached: int = 0
-        self._jobs = jobs
+        self._find_jobs = jobs
         self._returns = returns
         self._keeps_result = keeps_result
         self._was_sent = was_sent
+
+    @property
+    def _jobs(self) -> JobService:
+        # Late, because a sender that awaits no job does without.
+        return self._find_jobs()
 
     @property
     def _sessions(self) -> Sessions:

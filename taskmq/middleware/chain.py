@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from taskmq.contracts.broker import HeaderValue
-from taskmq.contracts.jobs import JobDetail
 from taskmq.model.envelope import Envelope
 from taskmq.model.jobs.dependencies import DependencyCondition
+from taskmq.model.jobs.details import JobDetail
 from taskmq.model.states import JobState
 from taskmq.options.uniqueness import UniqueCall
 from taskmq.run.execution import Execution

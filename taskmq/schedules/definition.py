@@ -11,10 +11,10 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import JobDetail
 from taskmq.errors import InvalidArguments, InvalidOption, MalformedMessage
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope
+from taskmq.model.jobs.details import JobDetail
 from taskmq.model.keys import check_reachable, split_tenant_key, tenant_key
 from taskmq.model.runs.graphs import WorkflowContent, encode_workflow
 from taskmq.model.topology import DEFAULT_QUEUE

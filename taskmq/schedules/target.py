@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import NewRun
 from taskmq.errors import InvalidArguments, InvalidOption
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.runs.graphs import WorkflowContent, encode_workflow, load_graph
@@ -19,6 +18,7 @@ from taskmq.model.units import instant_text
 from taskmq.tasks.task import Task
 
 if TYPE_CHECKING:
+    from taskmq.contracts.jobs import NewRun
     from taskmq.workflow.named_workflow import NamedWorkflow
 
 SCHEDULE_LABEL: Final = "schedule"
@@ -118,13 +118,15 @@ def tasks_of(workflow: WorkflowContent | StoredWorkflow) -> list[str]:
 
 def run_of(
     workflow: WorkflowContent | StoredWorkflow, *, schedule: str, instant: int, due: int | None = None
-) -> NewRun:
+) -> "NewRun":
     """Build the run of one occurrence, which has the name of its schedule.
 
     Args:
         instant: the nominal instant, ms.
         due: when it has to start, ms; None: at no time, as that of a backfill.
     """
+    from taskmq.contracts.jobs import NewRun
+
     tenant, name = split_tenant_key(schedule)
     run = NewRun(
         id="",

@@ -73,10 +73,10 @@ class Jobs(JobChanges):
         definitions: `app.definitions`.
     """
 
-    def __init__(self, sessions: Sessions, *, tasks: Tasks, result_ttl: Duration = "1d") -> None:
+    def __init__(self, sessions: Sessions, *, tasks: Tasks) -> None:
         self.catalogue: TaskCatalogue = TaskCatalogue(sessions)
         names = NamedCalls(self, tasks, self.catalogue)
-        sent = SentJobs(sessions, plan_of=tasks.plan_of, result_ttl=result_ttl)
+        sent = SentJobs(sessions, plan_of=tasks.plan_of)
         recorded = RecordedJobs(sessions, sent)
         super().__init__(sessions, sent, StoredJobs(sessions, recorded, find_task=names.find_task), recorded, names)
         self.definitions: Definitions = Definitions(sessions, names)

@@ -88,7 +88,7 @@ class NamedCall:
         """Build the handle of a job of this call."""
         if isinstance(self._known, Task):
             return self._known.handle(job_id)
-        return Job(job_id, task=self._known.registration.task, jobs=self._jobs, returns=ReturnType(Any))
+        return Job(job_id, task=self._known.registration.task, jobs=lambda: self._jobs, returns=ReturnType(Any))
 
     def submissions(self, calls: Iterable[Arguments], options: Mapping[str, Any]) -> Iterator[Sending]:
         """Build the submissions of many calls with the same options.
@@ -226,7 +226,7 @@ class NamedCalls:
         """Build the handle of a stored job; `existing` is its state if this call did not create it."""
         task = self._tasks.get(record.task)
         returns = ReturnType(Any) if task is None else task.returns
-        job: Job[Any] = Job(name_of(record), task=record.task, jobs=self._jobs, returns=returns)
+        job: Job[Any] = Job(name_of(record), task=record.task, jobs=lambda: self._jobs, returns=returns)
         job.existing = existing
         job.reattached = reattached
         return job

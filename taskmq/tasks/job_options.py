@@ -9,11 +9,11 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from taskmq.client.sessions import Sessions
-from taskmq.contracts.jobs import JobDetail
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Submission
 from taskmq.model.jobs.dependencies import MOST_UPSTREAM, DependencyCondition
+from taskmq.model.jobs.details import JobDetail
 from taskmq.model.nodes import JobNeeds, PlaceOptions, job_needs
 from taskmq.model.telemetry.plain_text import check_line
 from taskmq.options.task_options import CallOptions, CallPlan, SharedOptions, TemplateOptions, plan_call

@@ -170,7 +170,7 @@ def _with_own_connections(app: TaskMQ) -> TaskMQ:
     twin.sessions, twin.producer = copy(app.sessions), copy(app.producer)
     twin.sessions.exchange(app.sessions.settings, app.sessions.clock, {})
     twin.producer.sessions = twin.sessions
-    twin.jobs = Jobs(twin.sessions, tasks=app.tasks, result_ttl=app.jobs.sent.result_ttl)
+    twin.jobs = Jobs(twin.sessions, tasks=app.tasks)
     twin.jobs.use_producer(twin.producer)
     return twin
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from taskmq import Context, Job, TaskMQ
-from taskmq.client.job_service import JobService
 from taskmq.model.codec import ReturnType
 
 _PAGE = Path(__file__).parents[2] / "docs" / "api.md"
@@ -19,11 +18,10 @@ app = TaskMQ("memory://api")
 def nothing() -> None: ...
 
 
-_JOBS: JobService = app.jobs
 _THINGS = {
     "TaskMQ": app,
     "Task": nothing,
-    "Job": Job[None]("1", task="", jobs=_JOBS, returns=ReturnType(None)),
+    "Job": Job[None]("1", task="", jobs=lambda: app.jobs, returns=ReturnType(None)),
     "Context": Context.create_detached("nothing"),
 }
 

@@ -8,6 +8,13 @@ import pytest
 
 _HEAVY = {"asyncio", "pika", "sqlite3", "msgspec", "cyclopts", "rich", "pydantic", "logging", "typing_extensions"}
 
+_OF_THE_STORE = (
+    "taskmq.stored_jobs",
+    "taskmq.contracts.jobs",
+    "taskmq.contracts.history",
+    "taskmq.contracts.identity",
+)
+
 
 def _imported_by(program: str) -> set[str]:
     """Return the modules of a fresh interpreter after `program`, without the initial ones."""
@@ -43,6 +50,18 @@ def test_defining_an_app_imports_no_adapter_and_no_command_line() -> None:
         imported & {"pika", "sqlite3", "cyclopts", "rich", "pydantic", "taskmq_rabbitmq", "taskmq_local", "redis"}
         == set()
     )
+
+
+def test_an_app_without_a_job_store_imports_neither_its_contract_nor_its_client() -> None:
+    app = "from taskmq import TaskMQ\napp = TaskMQ('memory://')\n@app.task\ndef sell(item: str) -> None: ..."
+    sender = _imported_by(f"{app}\nsell.send('hat')")
+    worker = _imported_by("import taskmq.worker.child")
+    task_process = _imported_by("import taskmq.executors.child, taskmq.app")
+    beat = _imported_by("import taskmq.cli.root, taskmq.cli.processes.beat")
+
+    for imported in (sender, worker, task_process, beat):
+        assert "taskmq.app" in imported
+        assert {name for name in imported if name.startswith(_OF_THE_STORE)} == set()
 
 
 def test_the_supervisor_imports_neither_the_worker_nor_the_app_nor_plugin_discovery() -> None:

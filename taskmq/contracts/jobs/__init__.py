@@ -43,7 +43,6 @@ from taskmq.contracts.jobs.records import (
     DependencyRefusal,
     HistoryEntry,
     JobAction,
-    JobDetail,
     JobPage,
     JobRecord,
     JobUpdate,
@@ -65,7 +64,6 @@ from taskmq.contracts.jobs.retention import KeptJob, Prunable, Retaining
 from taskmq.contracts.jobs.runs import (
     EVERY_RUN,
     MOST_RUNS,
-    MOST_VALUE_BYTES,
     Advanced,
     FindHold,
     MakeJob,
@@ -100,7 +98,9 @@ from taskmq.contracts.jobs.signals import (
 )
 from taskmq.contracts.jobs.starts import RatedJob, TakenStarts
 from taskmq.contracts.jobs.store import JobStore, PauseStore, Upgradable
+from taskmq.model.jobs.details import JobDetail
 from taskmq.model.keys import partition_key
+from taskmq.model.runs.records import MOST_VALUE_BYTES
 
 __all__ = [
     "EVERY_RUN",

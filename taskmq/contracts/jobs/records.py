@@ -10,40 +10,16 @@ from taskmq.model.envelope import decode_envelope
 from taskmq.model.history.suspensions import MISMATCH, SUSPENDED
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.dependencies import JobDependency
+from taskmq.model.jobs.details import JobDetail
 from taskmq.model.jobs.filters import Via
 from taskmq.model.jobs.quotas import CountedJob, QuotaExcess
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey
-from taskmq.model.nodes import JobNeeds
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.retry import RunOptions
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 
 # Error types that are no failures, and the states of jobs that wait because of them.
 _REASONS: Final = {SUSPENDED: JobState.SCHEDULED, MISMATCH: JobState.HELD}
-
-
-class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Fields that only few jobs have.
-
-    Attributes:
-        definition, definition_version: the template that it was created from.
-        retry_of: the job that it repeats.
-        step_of: of the job of a step, the id of the run, a slash, and the step.
-        needs: its requirements on a node.
-        preemptible: whether its run may be preempted; None: as its task says.
-        depends_on: the jobs that it waits for, or waited for.
-    """
-
-    description: str = ""
-    owner: str = ""
-    labels: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
-    definition: str = ""
-    definition_version: int = 0
-    retry_of: str = ""
-    step_of: str = ""
-    needs: JobNeeds | None = None
-    preemptible: bool | None = None
-    depends_on: tuple[JobDependency, ...] = ()
 
 
 class StepOfRun(NamedTuple):

@@ -20,9 +20,6 @@ from taskmq.model.runs.records import RunRecord, RunState, StepJob, StepKey, Ste
 MOST_RUNS: Final = 50
 """Maximum of runs that one transaction advances."""
 
-MOST_VALUE_BYTES: Final = 8 * 1024 * 1024
-"""Maximum size of the value of a step in the store. Workers keep larger ones elsewhere, else the step fails."""
-
 MakeJob = Callable[[RunRecord, StepJob], NewJob]
 """Builds the job of a step, with the id that the step names. If it raises a `TaskMQError`, the step fails with it."""
 

@@ -8,6 +8,9 @@ import msgspec
 from taskmq.model.envelope import KeptPart
 from taskmq.model.runs.rules import StepState, UpstreamCounts
 
+MOST_VALUE_BYTES: Final = 8 * 1024 * 1024
+"""Maximum size of the value of a step in the store. Workers keep larger ones elsewhere, else the step fails."""
+
 _MOST_JOBS: Final = 5
 
 

@@ -12,7 +12,6 @@ from taskmq.worker.guards.base import Guard, GuardRank, Guards
 from taskmq.worker.guards.idempotency import IdempotencyGuard, StoredKeys
 from taskmq.worker.guards.limits import PATIENCE, LimitsGuard, has_limits
 from taskmq.worker.guards.occurrences import OccurrenceGuard
-from taskmq.worker.guards.reactions import ReactionGuard
 from taskmq.worker.guards.starts import StoredStartsGuard
 from taskmq.worker.guards.uniqueness import UniqueGuard
 
@@ -35,8 +34,12 @@ class GuardSetup(msgspec.Struct, frozen=True):
 
 
 def _reactions(setup: GuardSetup) -> Guard | None:
-    awaited = setup.app.reactions.awaited_tasks
-    return ReactionGuard(setup.app, awaited) if awaited else None
+    if not (awaited := setup.app.reactions.awaited_tasks):
+        return None
+    # Imported late, because few apps have reactions.
+    from taskmq.worker.guards.reactions import ReactionGuard
+
+    return ReactionGuard(setup.app, awaited)
 
 
 def _occurrences(setup: GuardSetup) -> Guard | None:

@@ -203,7 +203,7 @@ class JournalService:
             updated=self._app.sessions.clock.now_ms(),
             state=state,
         )
-        await store.report(record, ttl=self._app.jobs.sent.result_ttl)
+        await store.report(record, ttl=self._app.sessions.result_ttl)
         if journal.details is not None:
             await self.save(journal, HEARTBEAT, journal.details)
         self._is_answering = True

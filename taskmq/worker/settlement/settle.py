@@ -394,7 +394,7 @@ class Settler:
         """Return True once the record is durable or none is kept; False if the delivery was returned instead."""
         if self._results is None or attempt.task.plan.result is False:
             return True
-        put = partial(self._results.put, record, ttl=attempt.task.plan.result_ttl or self._app.jobs.sent.result_ttl)
+        put = partial(self._results.put, record, ttl=attempt.task.plan.result_ttl or self._app.sessions.result_ttl)
         try:
             await self._patience.until_kept(put, job_id=attempt.job_id)
         except StateUnavailable as error:

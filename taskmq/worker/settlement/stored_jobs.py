@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from taskmq.client.large_values import LargeValues
 from taskmq.contracts.broker import Delivery
-from taskmq.contracts.jobs import MOST_VALUE_BYTES
 from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.errors import StateUnavailable
 from taskmq.model.clock import Clock
@@ -28,6 +27,7 @@ from taskmq.model.outcome import (
     Snoozed,
     Succeeded,
 )
+from taskmq.model.runs.records import MOST_VALUE_BYTES
 from taskmq.model.states import JobState
 from taskmq.model.units import storable, to_ms
 from taskmq.model.values.light_values import REFERENCE, reference_to

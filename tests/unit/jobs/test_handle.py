@@ -95,7 +95,7 @@ def record(state: JobState, **facts: Any) -> ResultRecord:
 
 
 def job(backend: Records, returns: Any = int) -> Job[Any]:
-    return Job("7", task="shop.sell", jobs=backend, returns=ReturnType(returns))
+    return Job("7", task="shop.sell", jobs=lambda: backend, returns=ReturnType(returns))
 
 
 @pytest.mark.parametrize("content_type", [JSON, MSGPACK])
@@ -172,7 +172,7 @@ def test_a_sent_job_without_a_record_counts_as_queued() -> None:
 
 
 def test_an_unknown_id_is_reported_as_unknown() -> None:
-    handle: Job[Any] = Job("7", task="", jobs=Records(), returns=ReturnType(Any), was_sent=False)
+    handle: Job[Any] = Job("7", task="", jobs=Records, returns=ReturnType(Any), was_sent=False)
 
     assert handle.state() is JobState.UNKNOWN
 

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from taskmq import Context, Job, TaskMQ, chord, group
-from taskmq.client.job_service import JobService
 from taskmq.errors import InvalidOption
 from taskmq.model.codec import ReturnType
 from taskmq.model.values.celery_words import CELERY_WORDS, celery_hint
@@ -25,11 +24,10 @@ def total(photos: list[int]) -> int:
     return sum(photos)
 
 
-_JOBS: JobService = app.jobs
 _THINGS: dict[str, Any] = {
     "TaskMQ": app,
     "Call": resize,
-    "Job": Job[None]("1", task="", jobs=_JOBS, returns=ReturnType(None)),
+    "Job": Job[None]("1", task="", jobs=lambda: app.jobs, returns=ReturnType(None)),
     "Workflow": group(resize.s(1), resize.s(2)),
     "Context": Context.create_detached("resize"),
 }
