@@ -5,10 +5,10 @@ from typing import Annotated, Any
 import msgspec
 
 from taskmq.api.values import MOST_ITEMS, Instant, Note, PriorityLevel, ShortText
+from taskmq.model.jobs.bulks import BulkAction
 from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.jobs.dependencies import MOST_UPSTREAM, DependencyCondition
 from taskmq.model.retry import Backoff
-from taskmq.operations.bulks import BulkAction
 from taskmq.options.task_options import Guarantee
 
 

@@ -10,8 +10,8 @@ from taskmq.contracts.broker import QueueStats
 from taskmq.contracts.jobs import QueueBacklog
 from taskmq.model.commands import QueuePause
 from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue, logical_queue
-from taskmq.operations.history import QueueRates, advise, find_rates
 from taskmq.operations.queue_moves import move_messages
+from taskmq.operations.queue_rates import QueueRates, advise, find_rates
 from taskmq.operations.queues import (
     find_backlogs,
     find_pauses,

@@ -11,7 +11,6 @@ import msgspec
 from taskmq.api.values import MOST_PER_PAGE
 from taskmq.cli.globals import current_globals, open_app
 from taskmq.cli.output import note, print_record, print_rows
-from taskmq.contracts.jobs import accept_age
 from taskmq.errors import NotAuthenticated, NotPermitted, RequestRefused, UnsupportedFeature
 
 if TYPE_CHECKING:
@@ -48,6 +47,7 @@ def ask(use: "Callable[[Api], Awaitable[T]]", *, tenant: str | None = None, may_
 
 async def _ask_app(use: "Callable[[Api], Awaitable[T]]", tenant: str | None, max_age: float | None) -> T:
     from taskmq.cli.operator import OperatorApi
+    from taskmq.contracts.jobs import accept_age
 
     async with open_app() as app:
         with _hints(), accept_age(math.inf if max_age is None else max_age) as accepted:

@@ -71,6 +71,16 @@ def test_the_supervisor_imports_neither_the_worker_nor_the_app_nor_plugin_discov
     assert imported & {"taskmq.app", "taskmq.worker.worker", "taskmq.client.plugins", "importlib.metadata"} == set()
 
 
+def test_commands_about_the_broker_import_no_code_for_stored_jobs() -> None:
+    imported = _imported_by(
+        "import taskmq.cli.operators.queue, taskmq.cli.operators.send, taskmq.cli.operators.workers\n"
+        "import taskmq.cli.operator, taskmq.app_api.queues, taskmq.app_api.workers, taskmq.app_api.dead_letters"
+    )
+
+    assert "taskmq.app_api.queues" in imported
+    assert imported & {"taskmq.operations.bulks", "taskmq.operations.tenant_jobs", "taskmq.stored_jobs"} == set()
+
+
 def test_topology_migrate_is_imported_only_by_its_command() -> None:
     imported = _imported_by(
         "import taskmq_rabbitmq, taskmq_rabbitmq.topology_admin, taskmq_rabbitmq.admin.doctor\n"

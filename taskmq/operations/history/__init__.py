@@ -16,7 +16,6 @@ from taskmq.operations.history.failures import (
     read_letters,
 )
 from taskmq.operations.history.figures import TenantFigures
-from taskmq.operations.history.queue_rates import QueueRates, advise, find_rates
 
 __all__ = [
     "DEPTHS",
@@ -29,13 +28,10 @@ __all__ = [
     "FailureSource",
     "FailuresPage",
     "LettersView",
-    "QueueRates",
     "SourceGap",
     "TenantAlerts",
     "TenantFailureGroups",
     "TenantFailures",
     "TenantFigures",
-    "advise",
-    "find_rates",
     "read_letters",
 ]

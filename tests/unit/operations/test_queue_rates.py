@@ -4,7 +4,7 @@ import pytest
 
 from taskmq.contracts.history import QueueDepth
 from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey
-from taskmq.operations.history.queue_rates import QueueRates, advise, rates_of
+from taskmq.operations.queue_rates import QueueRates, advise, rates_of
 
 
 def _depth(minute: int, stored: int, *, queue: str = "mail", ready: int = 0) -> QueueDepth:
