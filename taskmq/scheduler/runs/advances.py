@@ -141,6 +141,8 @@ class RunAdvances:
 
         Returns the number of transactions.
         """
+        if not self._known and not self._large and self._seconds_to_search():
+            return 0
         counts = await asyncio.gather(*(self._work() for _ in range(_TOGETHER)), return_exceptions=True)
         for each in counts:
             if isinstance(each, BaseException):
