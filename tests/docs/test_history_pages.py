@@ -9,9 +9,9 @@ from typing import get_args
 import pytest
 
 from taskmq.cli.exits import OK
+from taskmq.cli.history.rule_file import read_rules
 from taskmq.model.history.alerts import METRICS, check_rule
 from taskmq.model.history.channels import Kind, parse_channel
-from taskmq.operations.history.alerts import read_rules
 from tests.cli.kit import PATIENCE, Started, run_here
 from tests.docs.blocks import ROOT, blocks_of, write_files
 from tests.servers import eventually

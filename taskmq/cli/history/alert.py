@@ -1,8 +1,7 @@
 """`taskmq alert`: active alerts, rules, silences and notices."""
 
-import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from cyclopts import Parameter
@@ -10,10 +9,10 @@ from cyclopts import Parameter
 from taskmq.api.history.alerts import RuleBody
 from taskmq.cli.actor import name_caller
 from taskmq.cli.exits import FAILED, OK
+from taskmq.cli.history.rule_file import read_rule_file
 from taskmq.cli.noun import Noun
 from taskmq.cli.output import ask_first, note, print_rows
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
-from taskmq.errors import InvalidOption
 from taskmq.model.history.channels import shown_channel
 from taskmq.model.units import parse_seconds
 
@@ -64,7 +63,7 @@ def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = Fal
         file: The file of rules.
         prune: Remove rules of the same tenants that are not in the file.
     """
-    wanted = _rules_of(file)
+    wanted = read_rule_file(file)
 
     async def run(api: Api) -> list[dict[str, Any]]:
         present = {(one.tenant, one.name): one for one in await api.alerts.rules()}
@@ -135,25 +134,6 @@ def unsilence(silence_id: str, /) -> None:
 def notices(*, limit: int = 50) -> None:
     """List the latest notices, and those still to be sent."""
     show_rows(_NOTICE_COLUMNS, ask(lambda api: api.alerts.notices(limit=limit)), _notice_row)
-
-
-def _rules_of(file: Path) -> "list[AlertRule]":
-    """Return the rules in a file.
-
-    Raises:
-        InvalidOption: the file cannot be read.
-    """
-    from taskmq.operations.history.alerts import read_rules
-
-    try:
-        content = tomllib.loads(file.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidOption(f"{file}: {error}") from error
-    values: object = content.get("rule", [])
-    if set(content) - {"rule", "channels"} or not isinstance(values, list):
-        raise InvalidOption(f"{file}: only [[rule]] tables and channels are allowed")
-    common = {"channels": content["channels"]} if "channels" in content else {}
-    return read_rules([common | rule for rule in cast("list[dict[str, Any]]", values)])
 
 
 def _request_body(rule: "AlertRule | RuleView") -> RuleBody:

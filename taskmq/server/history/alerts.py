@@ -21,10 +21,10 @@ from taskmq.api.history.alerts import (
 )
 from taskmq.app import TaskMQ
 from taskmq.app_api.history.alerts import read_rule
+from taskmq.contracts.history import history_of
 from taskmq.errors import InvalidOption, NotPermitted
 from taskmq.model.history.alerts import METRICS, AlertState
 from taskmq.model.identity import Permission, allows_pattern
-from taskmq.operations.history import TenantAlerts
 from taskmq.server.access import Caller
 from taskmq.server.handlers import Handlers
 from taskmq.server.history.inputs import parts
@@ -147,7 +147,7 @@ async def _check_rules(app: TaskMQ, caller: Caller, names: str) -> None:
     Args:
         names: the rule's name, or a pattern.
     """
-    for each in await TenantAlerts(app, caller.tenant, by=caller.actor()).rules():
+    for each in await history_of(app.sessions.store()).alerts.rules(caller.tenant):
         rule = each.rule
         if (
             rule.task

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from taskmq.cli.history.rule_file import read_rules
 from taskmq.errors import InvalidOption
-from taskmq.operations.history.alerts import read_rules
 
 _RULE = {"name": "charges-fail", "metric": "failure_rate", "threshold": 0.1}
 
