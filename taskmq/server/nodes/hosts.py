@@ -6,15 +6,12 @@ from litestar.datastructures import State
 from litestar.params import FromPath, JSONBody
 
 from taskmq.api.nodes import HostNodeView, NodeList, RegisterBody, RegisteredView, StatusBody
-from taskmq.app_api.nodes import found_node
 from taskmq.model.identity import Permission
-from taskmq.model.nodes import HostNode, NodeTold, lost_after
-from taskmq.operations import nodes as operations
+from taskmq.model.nodes import NodeTold, lost_after
 from taskmq.server.handlers import Handlers
-from taskmq.server.inputs import ApiGiven, CallerGiven, ServedApp
+from taskmq.server.inputs import ApiGiven
 from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.nodes.amounts import read_capacity
-from taskmq.server.problems import Problem
 
 HOST_HANDLERS: Final = Handlers("nodes")
 
@@ -61,7 +58,7 @@ async def remove_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
     status_code=201,
     is_compatible=True,
 )
-async def register_node(data: JSONBody[RegisterBody], app: ServedApp, caller: CallerGiven) -> RegisteredView:
+async def register_node(data: JSONBody[RegisterBody], api: ApiGiven) -> RegisteredView:
     """Register a node, or update a registered one. Its resources can then be allocated."""
     told = NodeTold(
         name=data.name,
@@ -70,12 +67,7 @@ async def register_node(data: JSONBody[RegisterBody], app: ServedApp, caller: Ca
         labels=dict(data.labels),
         lost_after=None if data.heartbeat_seconds is None else lost_after(data.heartbeat_seconds),
     )
-    known = await operations.find_node(app, data.name)
-    if known is not None and known.told.runs_jobs:
-        raise _in_use(known, "choose another name")
-    await caller.note_action(app, "node.register", subject=data.name)
-    node = await operations.register_node(app, told)
-    return RegisteredView(node_id=node.id, name=node.name, status=node.state)
+    return await api.nodes.register(told)
 
 
 @HOST_HANDLERS.handle(
@@ -85,22 +77,12 @@ async def register_node(data: JSONBody[RegisterBody], app: ServedApp, caller: Ca
     "Update the status of a node",
     is_compatible=True,
 )
-async def update_status(data: JSONBody[StatusBody], app: ServedApp, caller: CallerGiven) -> RegisteredView:
+async def update_status(data: JSONBody[StatusBody], api: ApiGiven) -> RegisteredView:
     """Set the status of a node that no worker reports. Each call is a heartbeat; it does not end a drain."""
-    known = found_node(data.node_id, await operations.find_node(app, data.node_id))
-    if known.told.runs_jobs:
-        raise _in_use(known, "drain and resume it as an operator")
-    if data.status == "draining" and not known.is_draining:
-        await caller.note_action(app, "node.drain", subject=known.name)
-    node = found_node(data.node_id, await operations.report_status(app, known.name, data.status))
-    return RegisteredView(node_id=node.id, name=node.name, status=node.state)
+    return await api.nodes.update_status(data.node_id, data.status)
 
 
 @HOST_HANDLERS.handle("GET /nodes/list", "listNodesCompat", Permission.NODES_READ, "List nodes", is_compatible=True)
 async def list_nodes_compat(api: ApiGiven) -> list[HostNodeView]:
     """Return all nodes and the hosts of all workers, as of their last heartbeats, as an array."""
     return list(await api.nodes.list())
-
-
-def _in_use(node: HostNode, instead: str) -> Problem:
-    return Problem(409, "node_in_use", f"node {node.name!r} is reported by its workers: {instead}")

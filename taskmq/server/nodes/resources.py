@@ -6,17 +6,13 @@ from litestar.params import JSONBody, QueryParameter
 
 from taskmq.api.nodes import AllocateBody, AllocationView, ReleaseBody, UsageView
 from taskmq.api.values import Instant
-from taskmq.app_api.nodes import allocation_view, found_node, ids_of_nodes
 from taskmq.model.identity import Permission
-from taskmq.operations import nodes as operations
 from taskmq.server.handlers import Handlers
-from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, ServedApp
+from taskmq.server.inputs import ApiGiven, Cursor, Limit
 from taskmq.server.nodes.amounts import read_wanted
 from taskmq.server.problems import Problem
 
 RESOURCE_HANDLERS: Final = Handlers("compatible names")
-
-_ANY: Final = "any"
 
 _NodeName = Annotated[
     str | None, QueryParameter(description="Only allocations of this node, by name or id.", max_length=255)
@@ -36,23 +32,14 @@ _Until = Annotated[Instant | None, QueryParameter(description="Before this time.
     status_code=201,
     is_compatible=True,
 )
-async def allocate(data: JSONBody[AllocateBody], app: ServedApp, caller: CallerGiven) -> AllocationView:
+async def allocate(data: JSONBody[AllocateBody], api: ApiGiven) -> AllocationView:
     """Allocate resources of a node for use outside taskmq. Jobs placed there leave them free."""
     named = {"cpu": data.cpu, "memory": data.memory, "storage": data.storage, "gpu": data.gpu}
     amounts = read_wanted({**named, **data.resources})
     if not amounts:
         raise Problem.about("cpu", "give at least one amount: cpu, memory, storage, gpu or resources")
-    node = None
-    if data.node_id != _ANY:
-        node = found_node(data.node_id, await operations.find_node(app, data.node_id)).name
-    await caller.note_action(app, "resources.allocate", subject=node or _ANY, after=dict(amounts))
-    made = await operations.allocate(
-        app, amounts, node=node, job=data.job_id, tenant=caller.tenant or "", ttl=data.ttl_seconds
-    )
-    if made is None:
-        where = "no available node has" if node is None else f"node {node} does not have"
-        raise Problem(409, "no_capacity", f"{where} enough free resources: see GET /api/v1/nodes")
-    return allocation_view(made, await ids_of_nodes(app))
+    node = None if data.node_id == "any" else data.node_id
+    return await api.resources.allocate(amounts, node_id=node, job_id=data.job_id, ttl=data.ttl_seconds)
 
 
 @RESOURCE_HANDLERS.handle(
@@ -62,17 +49,9 @@ async def allocate(data: JSONBody[AllocateBody], app: ServedApp, caller: CallerG
     "Release an allocation",
     is_compatible=True,
 )
-async def release(data: JSONBody[ReleaseBody], app: ServedApp, caller: CallerGiven) -> AllocationView:
+async def release(data: JSONBody[ReleaseBody], api: ApiGiven) -> AllocationView:
     """Release an allocation made with this API. A released one stays unchanged."""
-    await caller.note_action(app, "resources.release", subject=data.allocation_id)
-    found = await operations.release(app, data.allocation_id)
-    if found is None:
-        raise Problem(
-            404,
-            "allocation_not_found",
-            f"allocation {data.allocation_id[:64]!r} not found, or not made with this API",
-        )
-    return allocation_view(found, await ids_of_nodes(app))
+    return await api.resources.release(data.allocation_id)
 
 
 @RESOURCE_HANDLERS.handle(

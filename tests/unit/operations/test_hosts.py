@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from taskmq import TaskMQ
+from taskmq.app_api.nodes import list_hosts
 from taskmq.cli.operator import OperatorApi
 from taskmq.errors import BrokerUnavailable, InvalidOption, RequestRefused
 from taskmq.model.nodes import NodeTold
 from taskmq.model.units import milliseconds_in
-from taskmq.operations.nodes import list_hosts
 from taskmq.operations.workers import list_workers
 from taskmq.worker import Worker, WorkerConfig
 from tests.unit.app_kit import new_url

@@ -1,6 +1,6 @@
 """The list of workers in the store: schedulers write heartbeats and delete workers that stop."""
 
-from taskmq.operations.nodes import HostWorkers, list_hosts
+from taskmq.app_api.nodes import HostWorkers, list_hosts
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Process, Stage, play, until
 
