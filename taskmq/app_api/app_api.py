@@ -197,10 +197,11 @@ class AppApi:
 
     async def system_health(self) -> "SystemHealth":
         """Return the health of the parts, schedulers, partitions and clocks, and the findings of `taskmq doctor`."""
-        from taskmq.app_api.system import system_view
-        from taskmq.operations.diagnosis.system import examine_system, find_problems
+        from msgspec.structs import replace
 
-        return system_view(await examine_system(self._app), await find_problems(self._app))
+        from taskmq.app_api.system import examine_system, find_problems
+
+        return replace(await examine_system(self._app), findings=await find_problems(self._app))
 
     def tokens_of(self, user_id: str | None, user: str = "") -> "AppTokens":
         """Return the API tokens of a user named `user`; without an id, of all users."""

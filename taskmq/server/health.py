@@ -7,15 +7,15 @@ from typing import Final
 import msgspec
 from litestar import Response
 from litestar.datastructures import State
+from msgspec.structs import replace
 
-from taskmq.api.health import HealthReport, PartView, SystemHealth
+from taskmq.api.health import HealthReport, PartView, SystemHealth, SystemPart
 from taskmq.app import TaskMQ
-from taskmq.app_api.system import system_view
+from taskmq.app_api.system import examine_system, find_problems
 from taskmq.app_api.views import instant_text
 from taskmq.errors import TaskMQError
 from taskmq.model.identity import Permission
 from taskmq.operations.diagnosis.health import LOSSES, Part, PartHealth, PartStatus, examine_parts
-from taskmq.operations.diagnosis.system import examine_system, find_problems
 from taskmq.server.access import PUBLIC
 from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import ServedApp
@@ -99,10 +99,12 @@ async def get_system_health(app: ServedApp, state: State, max_age: MaxAge = _FIN
         read_shared(state, "system", _SECONDS, lambda: examine_system(app)),
         read_shared(state, "findings", max(max_age, _NOW), lambda: find_problems(app)),
     )
-    return system_view(found, findings, _follow(app, state, found.parts))
+    since = _follow(app, state, found.parts)
+    parts = [replace(each, since=instant_text(since[each.part])) for each in found.parts]
+    return replace(found, parts=parts, findings=findings)
 
 
-def _follow(app: TaskMQ, state: State, parts: Sequence[PartHealth]) -> dict[Part, int]:
+def _follow(app: TaskMQ, state: State, parts: Sequence[PartHealth | SystemPart]) -> dict[Part, int]:
     """Return when this server first saw the parts in their present status, ms since the epoch."""
     seen: dict[Part, tuple[PartStatus, int]] = state.setdefault("health_since", {})
     for each in parts:

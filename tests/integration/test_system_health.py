@@ -9,10 +9,11 @@ from uuid import uuid4
 import pytest
 
 from taskmq import TaskMQ
+from taskmq.app_api import system
+from taskmq.app_api.system import examine_system, find_problems
 from taskmq.cli.operator import OperatorApi
 from taskmq.contracts.jobs import ScheduleChange, Upgradable
-from taskmq.operations.diagnosis import health, system
-from taskmq.operations.diagnosis.system import examine_system, find_problems
+from taskmq.operations.diagnosis import health
 from taskmq.scheduler import Scheduler
 from taskmq.schedules.triggers import every
 from taskmq.worker import Worker, WorkerConfig
@@ -72,7 +73,7 @@ async def test_each_partition_has_its_holder_and_rate_and_each_clock_is_compared
         await _prepare(app)
         schedulers = [Scheduler(open_again()), Scheduler(open_again())]
         found = await examine_system(app)
-        assert (found.schedulers, {each.holder for each in found.partitions}) == ({}, {None})
+        assert (found.schedulers, {each.holder for each in found.partitions}) == ([], {None})
 
         async with _run_together(*schedulers, Worker(open_again(), WorkerConfig(concurrency=2, grace=5.0))):
 
@@ -81,7 +82,11 @@ async def test_each_partition_has_its_holder_and_rate_and_each_clock_is_compared
                 found = await examine_system(app)
                 holders = {each.holder for each in found.partitions}
                 # A worker under load may answer too late.
-                return len(holders) == 2 and holders == set(found.schedulers) and found.clocks[-1].kind == "worker"
+                return (
+                    len(holders) == 2
+                    and holders == {each.name for each in found.schedulers}
+                    and found.clocks[-1].kind == "worker"
+                )
 
             async def is_counted() -> bool:
                 return sum(each.rate or 0.0 for each in (await examine_system(app)).partitions) > 0.0
@@ -91,15 +96,17 @@ async def test_each_partition_has_its_holder_and_rate_and_each_clock_is_compared
                 await app.jobs.asubmit("render")
             await until(is_counted)
 
-    assert all(report.version and report.pid for report in found.schedulers.values())
+    assert all(report.version and report.pid for report in found.schedulers)
     assert [clock.kind for clock in found.clocks] == ["store", "scheduler", "scheduler", "worker"]
     assert not any(clock.is_wrong for clock in found.clocks)
-    versions = {(kind, app_version): count for (kind, _, app_version), count in found.versions.items()}
+    versions = {(each.kind, each.app_version): each.processes for each in found.versions}
     assert versions == {("server", "7"): 1, ("scheduler", "7"): 2, ("worker", "7"): 1}
-    assert found.size is not None
-    assert found.size > 0
-    assert {part.part: part.status for part in found.parts}["store"] == "works"
-    assert "healthy" not in found.addresses["broker"]
+    parts = {part.part: part for part in found.parts}
+    assert parts["store"].size is not None
+    assert parts["store"].size > 0
+    assert parts["store"].status == "works"
+    assert parts["broker"].address is not None
+    assert "healthy" not in parts["broker"].address
 
 
 async def test_a_stopped_scheduler_leaves_the_list_and_its_partitions_become_late(open_again: _Open) -> None:
@@ -123,7 +130,7 @@ async def test_a_stopped_scheduler_leaves_the_list_and_its_partitions_become_lat
 
         problems = await find_problems(app)
 
-    assert found.schedulers == {}
+    assert found.schedulers == []
     assert ("store", "start `taskmq scheduler`") in {(each.about, each.remedy) for each in problems}
 
 
