@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from taskmq.app_api.views import render_all
-from taskmq.operations.tenant_schedules import TenantSchedules
 from taskmq.schedules.triggers import Every, every
 from tests.unit.server.kit import Site
 
@@ -60,13 +59,11 @@ def test_a_schedule_that_is_never_due_before_the_year_10000_is_refused(site: Sit
 
 
 def test_a_schedule_of_one_tenant_does_not_break_the_list_for_others(site: Site) -> None:
-    own = TenantSchedules(site.app, "acme", allows=lambda _: True)
-
     async def store() -> None:
         # As stored by a version that accepted any period.
         for name in ("poison", "good"):
             trigger = Every(3_000_000 * 86_400_000) if name == "poison" else every("1h")
-            await own.add(name, "report", trigger, args=(), kwargs={}, options={})
+            await site.app.schedules.aadd(f"@acme:{name}", "report", trigger)
 
     with site.client.portal() as portal:
         portal.call(store)
