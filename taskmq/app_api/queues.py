@@ -8,18 +8,22 @@ from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.views import instant_text, render_all
 from taskmq.contracts.broker import QueueStats
 from taskmq.contracts.jobs import QueueBacklog
+from taskmq.events.control import reach_broker
 from taskmq.model.commands import QueuePause
 from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue, logical_queue
 from taskmq.operations.queue_moves import move_messages
 from taskmq.operations.queue_rates import QueueRates, advise, find_rates
 from taskmq.operations.queues import (
+    count_delayed,
     find_backlogs,
+    find_parts,
     find_pauses,
     list_queues,
-    measure_demand,
+    list_statuses,
+    measure_demands,
+    missing_queue,
     pause_queues,
     purge_queue,
-    report_queue,
     resume_queues,
     sum_counts,
 )
@@ -41,13 +45,20 @@ class AppQueues(AppCalls):
     """Queues of the broker. Methods raise `QueueMissing`."""
 
     async def get(self, name: str, *, within: float = 1.0) -> QueueView:
-        """Return the details of a queue from the broker, the state and the workers.
-
-        Args:
-            within: the time limit for workers' answers, in seconds.
-        """
-        found = await report_queue(self._app, name, within=within)
-        queue, pauses = found.queue, None if found.paused is None else {name: found.paused}
+        session, queue = self._app.sessions.current(), self._app.producer.queue(name)
+        await reach_broker(session.broker)
+        parts = await find_parts(session.broker, queue)
+        letters = await session.broker.stats([dead_letter_queue(name)])
+        tasks = sorted(task.name for task in self._app.tasks.values() if task.queue == name)
+        if not parts and not tasks:
+            raise missing_queue(self._app, name)
+        answers = await list_statuses(self._app, within)
+        in_hand = sum_counts(each.unsettled for each in parts)
+        if in_hand is None:
+            # The broker does not count them.
+            in_hand = sum(status.in_hand.get(name, 0) for status in answers)
+        ready, consumers = sum(each.ready for each in parts), max((each.consumers for each in parts), default=0)
+        paused = (await find_pauses(self._app) or {}).get(name)
         stored = _waiting_facts(await find_backlogs(self._app, [name]), name)
         return QueueView(
             queue=name,
@@ -58,45 +69,36 @@ class AppQueues(AppCalls):
             max_length=queue.max_length,
             max_bytes=queue.max_bytes,
             delivery_limit=queue.delivery_limit,
-            ready=found.ready,
-            in_hand=found.in_hand,
-            delayed=found.delayed,
-            dead=found.dead,
+            ready=ready,
+            in_hand=in_hand,
+            delayed=await count_delayed(self._app, queue, parts),
+            dead=letters[0].ready if letters else 0 if parts else None,
             **stored,
             **_flow(
                 (await find_rates(self._app)).get(name),
-                waiting=found.ready + (stored["stored"] or 0),
-                running=found.in_hand,
-                workers=0 if found.paused else found.consumers,
+                waiting=ready + (stored["stored"] or 0),
+                running=in_hand,
+                workers=0 if paused else consumers,
             ),
-            consumers=found.consumers,
-            paused=None if found.paused is None else _pause(found.paused),
-            tasks=found.tasks,
-            workers=found.workers,
-            parts=[_line(each, pauses or {}) for each in found.parts],
+            consumers=consumers,
+            paused=None if paused is None else _pause(paused),
+            tasks=tasks,
+            workers=[status.name for status in answers if name in status.queues],
+            parts=[_line(each, {} if paused is None else {name: paused}) for each in parts],
         )
 
     async def pause(self, name: str, *, note: str = "") -> QueuePauseView:
-        """Stop workers from starting jobs of a queue until it is resumed. Running jobs continue."""
         caller = self._caller
         pauses = await pause_queues(self._app, [name], note=note, by=caller.name, record=caller.note_action)
         return _pause(pauses[name])
 
     async def resume(self, name: str) -> bool:
-        """Resume a queue. Returns whether it was paused."""
         return bool(await resume_queues(self._app, [name], record=self._caller.note_action))
 
     async def purge(self, name: str) -> int:
-        """Delete the waiting messages of all priority classes. Returns their number."""
         return await purge_queue(self._app, name, record=self._caller.note_action)
 
     async def move(self, name: str, to: str, *, count: int | None = None, task: str | None = None) -> MovedView:
-        """Move waiting messages to another queue. Returns how many were moved, and how many it cannot take.
-
-        Args:
-            count: the maximum number of messages.
-            task: only messages of matching tasks, with `*` and `?`.
-        """
         record = self._caller.note_action
         moved, stayed = await move_messages(self._app, name, to, count=count, task=task, record=record)
         return MovedView(moved=moved, stayed=stayed)
@@ -105,10 +107,6 @@ class AppQueues(AppCalls):
         """List queues with all their priority classes and dead letter queues.
 
         A queue of the app that RabbitMQ does not have yet is listed if jobs of the store wait for it.
-
-        Args:
-            queues: names of queues, also of single RabbitMQ queues. Default: the app's queues.
-            within: the time limit for workers' answers, in seconds.
         """
         found = await list_queues(self._app, queues, within=within)
         pauses = await find_pauses(self._app)
@@ -126,8 +124,18 @@ class AppQueues(AppCalls):
         return QueueLines(items=lines, delayed=found.delayed, queues=_groups(lines, pauses, backlogs, rates))
 
     async def demand(self, name: str) -> DemandView:
-        """Count the jobs of a queue that need a slot of a worker now, in the store and at the broker."""
-        found = await measure_demand(self._app, name)
+        """Count the jobs of a queue that need a slot of a worker now, in the store and at the broker.
+
+        A queue that neither the app nor the broker has is known if stored jobs wait for it.
+        """
+        found = (await measure_demands(self._app, [name]))[name]
+        is_known = (
+            found.stored
+            or name in [queue.name for queue in self._app.tasks.queues]
+            or await self._app.sessions.current().broker.stats(self._app.producer.queue(name).physical)
+        )
+        if not is_known:
+            raise missing_queue(self._app, name)
         return DemandView(
             queue=name,
             demand=(found.stored or 0) + found.ready + found.in_hand,

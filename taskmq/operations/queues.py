@@ -1,10 +1,9 @@
-"""Queues by their logical names: list, report, purge, pause and resume."""
+"""Queues by their logical names: list, count, purge, pause and resume."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
@@ -33,35 +32,6 @@ from taskmq.operations.workers import list_workers
 
 _MOST_DELAYED = 10_000
 _MOST_WAITING = 100_000
-
-
-class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Snapshot of one logical queue.
-
-    Attributes:
-        queue: definition of the queue.
-        ready: messages that wait for a worker.
-        in_hand: messages that workers hold; if the broker does not count them, as the answering workers report.
-        delayed: delayed jobs and retries, of those in the state at most 10,000; None if the broker holds them and
-            does not count them by queue.
-        dead: dead letters; None if the queue does not exist yet.
-        consumers: consumers at the broker; a worker counts once, independent of classes and shards.
-        paused: when and why it was paused; None if it is not paused or that is unknown.
-        tasks: tasks of the app that use it.
-        workers: names of the answering workers that consume it.
-        parts: its existing queues at the broker.
-    """
-
-    queue: WorkQueue
-    ready: int
-    in_hand: int
-    delayed: int | None
-    dead: int | None
-    consumers: int
-    paused: QueuePause | None
-    tasks: list[str]
-    workers: list[str]
-    parts: list[QueueStats]
 
 
 class QueueDemand(NamedTuple):
@@ -127,7 +97,7 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duratio
             raise refusal
         found += stats
     for queue in queues:
-        # Former lanes of a queue without lanes are shown only by `report_queue`.
+        # Former lanes of a queue without lanes are shown only in the details of that queue.
         found += await broker.stats(queue.physical) if queue.lanes is None else await find_parts(broker, queue)
         found += await broker.stats([dead_letter_queue(queue.name)])
     found += await broker.stats([PARKING, UNROUTABLE])
@@ -135,7 +105,7 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duratio
         in_hand = await broker.count_unsettled() if isinstance(broker, Counting) else None
         if in_hand is None:
             in_hand = Counter[str]()
-            for answer in await _list_statuses(app, within):
+            for answer in await list_statuses(app, within):
                 in_hand.update(answer.in_hand)
         found = [
             each if each.unsettled is not None else replace(each, unsettled=in_hand.get(each.queue, 0))
@@ -153,23 +123,6 @@ def sum_counts(counts: Iterable[int | None]) -> int | None:
     """Return the sum; None if one of the counts is unknown."""
     known = list(counts)
     return None if None in known else sum(count or 0 for count in known)
-
-
-async def measure_demand(app: TaskMQ, name: str) -> QueueDemand:
-    """Count the jobs of a queue that need a slot of a worker now, in the store and at the broker.
-
-    Raises:
-        InvalidOption: the name is invalid.
-        QueueMissing: the queue is neither defined by the app nor at the broker, and no stored job waits for it.
-        BrokerUnavailable, StoreUnavailable: a part of them could not be counted.
-    """
-    found = (await measure_demands(app, [name]))[name]
-    is_unknown = name not in [queue.name for queue in app.tasks.queues] and not (
-        found.stored or await app.sessions.current().broker.stats(app.producer.queue(name).physical)
-    )
-    if is_unknown:
-        raise missing_queue(app, name)
-    return found
 
 
 async def measure_demands(app: TaskMQ, names: Sequence[str]) -> dict[str, QueueDemand]:
@@ -209,53 +162,19 @@ async def _read_backlogs(app: TaskMQ, names: Sequence[str]) -> dict[str, QueueBa
     return None if store is None else await store.dispatching.backlog(names, most=_MOST_WAITING)
 
 
-async def _list_statuses(app: TaskMQ, within: Duration) -> list[WorkerStatus]:
+async def list_statuses(app: TaskMQ, within: Duration) -> list[WorkerStatus]:
+    """Return the statuses of the workers that answer; none if the broker has no broadcasts."""
     try:
         return [answer.status for answer in await list_workers(app, within=within)]
     except UnsupportedFeature:
-        # The broker has no broadcasts.
         return []
 
 
-async def report_queue(app: TaskMQ, name: str, *, within: Duration = 1.0) -> QueueReport:
-    """Report on one queue, from the broker, the state and the workers.
+async def count_delayed(app: TaskMQ, queue: WorkQueue, parts: Sequence[QueueStats]) -> int | None:
+    """Count the delayed jobs and retries of a queue, of those in the state at most 10,000.
 
-    Args:
-        within: how long to wait for the workers' answers.
-
-    Raises:
-        InvalidOption: the name is invalid.
-        QueueMissing: the queue is neither defined by the app nor at the broker.
-        BrokerUnavailable: the broker could not be reached.
+    Returns None if the broker holds them and does not count them by queue.
     """
-    session, queue = app.sessions.current(), app.producer.queue(name)
-    await reach_broker(session.broker)
-    parts = await find_parts(session.broker, queue)
-    letters = await session.broker.stats([dead_letter_queue(name)])
-    tasks = sorted(task.name for task in app.tasks.values() if task.queue == name)
-    if not parts and not tasks:
-        raise missing_queue(app, name)
-    answers = await _list_statuses(app, within)
-    unsettled = [each.unsettled for each in parts]
-    return QueueReport(
-        queue=queue,
-        ready=sum(each.ready for each in parts),
-        in_hand=(
-            sum(status.in_hand.get(name, 0) for status in answers)
-            if None in unsettled
-            else sum(count or 0 for count in unsettled)
-        ),
-        delayed=await _count_delayed(app, queue, parts),
-        dead=letters[0].ready if letters else 0 if parts else None,
-        consumers=max((each.consumers for each in parts), default=0),
-        paused=(await find_pauses(app) or {}).get(name),
-        tasks=tasks,
-        workers=[status.name for status in answers if name in status.queues],
-        parts=parts,
-    )
-
-
-async def _count_delayed(app: TaskMQ, queue: WorkQueue, parts: Sequence[QueueStats]) -> int | None:
     at_broker = sum_counts(each.delayed for each in parts)
     delays = app.sessions.current().stores.delays
     if app.sessions.delay == "broker" or delays is None:

@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from taskmq import InvalidOption, QueueMissing, TaskMQ, WorkQueue
+from taskmq.cli.operator import OperatorApi
 from taskmq.contracts.broker import Outgoing
 from taskmq.errors import BrokerUnavailable
 from taskmq.model.envelope import JSON, decode_envelope
 from taskmq.model.topology import jobs_queue
 from taskmq.operations.queue_moves import Moved, move_messages
-from taskmq.operations.queues import list_queues, purge_queue, report_queue
+from taskmq.operations.queues import list_queues, purge_queue
 from taskmq.testing import FlakyBroker
 from taskmq.testing.broker_suite.case import peek
 from tests.unit.app_kit import new_url
@@ -183,11 +184,11 @@ async def test_former_lanes_of_a_queue_are_listed_moved_and_purged(lanes: int | 
     async with before, after:
         for tenant in tenants:
             await send.options(tenant=tenant).asend(1)
-        report = await report_queue(after, "mail", within=0.01)
+        report = await OperatorApi(after).queues.get("mail", within=0.01)
         listed = (await list_queues(after, ["mail"])).queues
         moved = await move_messages(after, "mail", "other", count=10)
         purged = await purge_queue(after, "mail")
-        left = await report_queue(after, "mail", within=0.01)
+        left = await OperatorApi(after).queues.get("mail", within=0.01)
 
     assert report.ready == 40
     if lanes is not None:
