@@ -77,11 +77,6 @@ class AppDeadLetters(AppCalls):
     async def list(
         self, queue: str, *, limit: int = 50, expand: Sequence[str] = (), **which: Unpack[LetterFilters]
     ) -> Sequence[LetterView]:
-        """List the oldest matching letters of a queue. They stay in the queue.
-
-        Args:
-            expand: parts to include: `body`, for callers who may read jobs.
-        """
         meant = LetterChoice(**which)
         choose, depth = self._choose(meant), self._depth(meant.depth)
         with self._watch("list") as progress:
@@ -89,7 +84,6 @@ class AppDeadLetters(AppCalls):
         return render_all(lambda one: self._view(queue, one, has_body="body" in expand), found)
 
     async def groups(self, queue: str, **which: Unpack[LetterFilters]) -> Sequence[LetterGroupView]:
-        """Return the failures behind matching letters of a queue, most frequent first."""
         meant = LetterChoice(**which)
         choose, depth = self._choose(meant), self._depth(meant.depth)
         with self._watch("groups") as progress:
@@ -139,10 +133,6 @@ class AppDeadLetters(AppCalls):
         """Delete matching letters, or all of them without a filter, and return their number.
 
         Letters of tasks that the caller may not call stay in the queue.
-
-        Args:
-            limit: delete at most this number, oldest first.
-            dry_run: only count the letters.
         """
         selection, allows, depth = self._select(LetterChoice(**which)), self._allows, which.get("depth")
         if dry_run:

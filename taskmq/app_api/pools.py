@@ -109,7 +109,6 @@ class AppPools(AppCalls):
         return _policy_view(queue, wanted)
 
     async def remove_policy(self, queue: str) -> None:
-        """Remove the policy override of a queue."""
         await self._caller.note_action(self._app, "queue.policy", subject=queue)
         await self._app.pools.aset_policy(queue, None)
 

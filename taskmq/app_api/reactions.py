@@ -62,7 +62,6 @@ class AppReactions(AppCalls):
         )
 
     async def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> ReactionList:
-        """Return a page of the reactions whose names have this prefix."""
         found = self._own | {each.name: each for each in await self._list_stored()}
         names = sorted(name for name in found if name.startswith(prefix) and name > (cursor or ""))
         shown = [reaction_line(self._app.name, found[name]) for name in names[:limit]]
@@ -114,7 +113,6 @@ class AppReactions(AppCalls):
         await stored.remove(name)
 
     async def list(self, prefix: str = "") -> AsyncIterator[ReactionLine]:
-        """Iterate over the reactions with this prefix, ordered by name."""
         for line in (await self.page(prefix, limit=_ALL)).items:
             yield line
 

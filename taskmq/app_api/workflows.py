@@ -68,12 +68,10 @@ class AppWorkflows(AppCalls):
         return self._view(stored, text)
 
     async def get(self, name: str, *, version: str = "") -> WorkflowView:
-        """Return the current version, or the given one."""
         owner, stored, text = await self._find(name, version)
         return self._view(stored, text, owner=owner)
 
     async def versions(self, name: str) -> Sequence[WorkflowLineView]:
-        """Return all versions, newest first."""
         for tenant in self._tenants:
             if found := await self._runs.versions(tenant, name):
                 return [self._line(each, owner=tenant) for each in found]
@@ -103,7 +101,6 @@ class AppWorkflows(AppCalls):
         return self._view(made, text)
 
     async def page(self, *, limit: int = 50, cursor: str | None = None) -> WorkflowList:
-        """Return a page of the current versions, ordered by name."""
         by_name: dict[str, WorkflowLineView] = {}
         for tenant in reversed(self._tenants):
             read = await self._runs.workflows(tenant, after=cursor or "", limit=limit + 1)

@@ -68,7 +68,6 @@ class AppAudit(AppCalls):
         )
 
     async def chain(self, *, after: int = 0, limit: int = MOST_PER_PAGE) -> ChainLinks:
-        """Return sealed entries in chain order; `next` is the `after` of the next page."""
         page = await self._audit.chain(after=after, limit=limit)
         return ChainLinks(
             [export_record(record) for record in page], after + len(page) if len(page) == limit else None

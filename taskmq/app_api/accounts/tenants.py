@@ -13,14 +13,12 @@ class AppTenants(AppAccounts):
     """Tenants by name. Methods raise `IdentityNotFound` and `IdentityConflict`."""
 
     async def add(self, name: str, *, description: str = "") -> TenantView:
-        """Add a tenant. Existing jobs with this tenant's name belong to it."""
         made = await self._administration().add_tenant(name, by=self._caller.actor(), description=description)
         return tenant_view(made)
 
     async def change(
         self, name: str, *, description: str | None = None, is_disabled: bool | None = None
     ) -> TenantView:
-        """Change a tenant's description, or disable it."""
         after = await self._administration().change_tenant(
             name, by=self._caller.actor(), description=description, is_disabled=is_disabled
         )

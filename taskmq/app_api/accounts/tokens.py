@@ -73,11 +73,9 @@ class AppTokens(AppAccounts):
         return NewTokenView(**msgspec.structs.asdict(token_view(made.token, self._user)), secret=made.secret)
 
     async def revoke(self, token_id: str) -> None:
-        """Revoke a token. Requests with it are rejected from now on."""
         await self._administration().revoke_token(token_id, user_id=self._user_id, by=self._caller.actor())
 
     async def list(self) -> Sequence[TokenView]:
-        """List the active tokens, without their secrets."""
         credentials = self._app.sessions.store().identity.credentials
         names: dict[str, str] = {} if self._user_id is None else {self._user_id: self._user}
         after = ""

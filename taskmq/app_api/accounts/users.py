@@ -21,7 +21,6 @@ class AppUsers(AppAccounts):
     async def add(
         self, name: str, password: str | None = None, *, email: str = "", memberships: Sequence[NewRole] = ()
     ) -> UserView:
-        """Add a user with roles. A user without a password can only use API tokens."""
         roles = tuple(map(membership_of, memberships))
         made = await self._administration().add_user(
             name, password, by=self._caller.actor(), email=email, memberships=roles
@@ -29,7 +28,6 @@ class AppUsers(AppAccounts):
         return user_view(made, roles)
 
     async def get(self, user_id: str) -> UserView:
-        """Return a user with their roles."""
         account = await self._accounts.account(user_id)
         if account is None:
             raise IdentityNotFound(f"user {user_id[:80]!r} not found")
@@ -43,12 +41,6 @@ class AppUsers(AppAccounts):
         password: str | None = None,
         keep_tokens: bool = False,
     ) -> ChangedUserView:
-        """Change a user. Omitted fields stay unchanged.
-
-        Args:
-            password: a new password, which ends their sessions and revokes their API tokens.
-            keep_tokens: keep their API tokens valid.
-        """
         change = UserChange() if is_disabled is None else UserChange(is_disabled=is_disabled)
         by, done = self._caller.actor(), PasswordSet(0, 0, 0)
         if password is None:
@@ -61,19 +53,16 @@ class AppUsers(AppAccounts):
         return ChangedUserView(**facts, **msgspec.structs.asdict(done))
 
     async def erase(self, user_id: str) -> None:
-        """Remove a user permanently, with their personal data in the audit log."""
         await self._administration().erase_user(user_id, by=self._caller.actor())
 
     async def set_role(
         self, user_id: str, tenant: str, role: Role, *, tasks: Sequence[str] = ("*",), groups: Sequence[str] = ()
     ) -> None:
-        """Give a user a role on a tenant, or on the instance (`*`), replacing their current one with its groups."""
         await self._administration().set_role(
             user_id, tenant, role, by=self._caller.actor(), tasks=tasks, groups=groups
         )
 
     async def remove_role(self, user_id: str, tenant: str) -> None:
-        """Remove a user's role on a tenant."""
         await self._administration().remove_role(user_id, tenant, by=self._caller.actor())
 
     async def sessions(self, user_id: str) -> Sequence[SessionView]:
@@ -81,7 +70,6 @@ class AppUsers(AppAccounts):
         return [session_view(each, "") for each in await self._credentials.sessions(user_id)]
 
     async def tokens(self, user_id: str) -> Sequence[TokenView]:
-        """List a user's active tokens, without their secrets."""
         account = await self._accounts.account(user_id)
         user = "" if account is None else account.user.name
         return [token_view(each, user) for each in await self._credentials.tokens(user_id)]

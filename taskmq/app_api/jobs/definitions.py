@@ -27,11 +27,6 @@ class AppDefinitions(AppCalls):
     """
 
     async def put(self, name: str, body: DefinitionBody, *, version: int | None = None) -> DefinitionView:
-        """Create a version with this content, unless the latest one is identical.
-
-        Args:
-            version: the version that the latest one must have.
-        """
         task = body.task
         self._check_task(task)
         await self._check_options(body, task)
@@ -51,23 +46,19 @@ class AppDefinitions(AppCalls):
         return _view(made)
 
     async def get(self, name: str, *, version: int | None = None) -> DefinitionView:
-        """Return the latest version, or the given one, even of a deleted definition."""
         return _view(await self._app.definitions.aget(name, tenant=self._tenant, version=version))
 
     async def versions(self, name: str, *, before: int | None = None, limit: int = 50) -> Sequence[DefinitionView]:
-        """Return the versions below `before`, newest first."""
         found = await self._app.definitions.aversions(name, tenant=self._tenant, before=before, limit=limit)
         return render_all(_view, found)
 
     async def delete(self, name: str, *, version: int | None = None) -> None:
-        """Delete a definition. Its versions are kept."""
         task = (await self._app.definitions.aget(name, tenant=self._tenant)).content.task
         self._check_task(task)
         await self._caller.note_action(self._app, "definition.delete", subject=name, after={"task": task})
         await self._app.definitions.adelete(name, tenant=self._tenant, version=version)
 
     async def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> DefinitionList:
-        """Return a page of the definitions whose names have this prefix."""
         page = await self._app.definitions.alist(prefix, tenant=self._tenant, after=cursor or None, limit=limit)
         return DefinitionList(render_all(_view, page.definitions), page.after)
 
@@ -84,7 +75,6 @@ class AppTasks(AppCalls):
     """Tasks that can be called: the app's, and those registered by workers and schedulers."""
 
     async def get(self, name: str) -> TaskView:
-        """Return a task with the JSON Schema of its arguments; raises `UnknownTask` if there is none."""
         own = self._app.tasks.get(name)
         found = await self._app.jobs.catalogue.afind(name) if self._is_catalogued else None
         if own is None and found is None:
@@ -92,7 +82,6 @@ class AppTasks(AppCalls):
         return self._view(None if own is None else registration_of_task(own), found)
 
     async def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> TaskList:
-        """Return a page of the tasks whose names have this prefix."""
         after = cursor or ""
         own = {
             one.task: one

@@ -57,31 +57,19 @@ class AppJobs(AppCalls):
         return submitted_job(await self._jobs.submit(order_of(body)))
 
     async def get(self, job_id: str, *, expand: Sequence[str] = ()) -> JobDetails:
-        """Return a job by its submitter's id or the store's id.
-
-        Args:
-            expand: parts to include: payload, result, logs, progress, options.
-        """
         record = await self._jobs.get(job_id)
         view = msgspec.structs.asdict(job_view(record, self._jobs.name_of(record)))
         return msgspec.convert(view | await expand_job(self._jobs, record, expand), JobDetails, from_attributes=True)
 
     async def cancel(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
-        """Cancel a job. `status` is `cancelled`, or `cancel_requested` if a worker has it."""
         after = await self._jobs.cancel(job_id, version=version, note=note)
         return changed_view(self._jobs, "cancelled" if after.state.is_final else "cancel_requested", after)
 
     async def count(self, filter: str = "") -> JobCount:  # noqa: A002 - the parameter's name in the API
-        """Count the jobs that match a filter, exactly up to 10,000."""
         count = await self._jobs.count(await self._jobs.filter(filter), cap=_COUNTED)
         return JobCount(min(count, _COUNTED), count <= _COUNTED)
 
     async def histogram(self, filter: str = "", *, bars: int = 30) -> JobHistogram:  # noqa: A002 - the API's name
-        """Count the jobs that match a filter, by state and by the time of their creation.
-
-        The range is that of `created` in the filter, without one the last 24 hours. The newest
-        1,000 live and 1,000 ended jobs of each interval are examined; `is_exact` says whether these were all.
-        """
         which = await self._jobs.filter(filter)
         now = await self._app.sessions.store().now_ms()
         until = min(which.submitted_before or now + 1, now + 1)
@@ -102,12 +90,7 @@ class AppJobs(AppCalls):
         cursor: str | None = None,
         expand: Sequence[str] = (),
     ) -> JobList:
-        """Return a page of matching jobs, newest first; `next` is the cursor of the next page.
-
-        Args:
-            filter: such as `status:failed task:billing.*`.
-            expand: parts to include: `progress`.
-        """
+        """Return a page of matching jobs, newest first; `next` is the cursor of the next page."""
         page = await self._jobs.list(await self._jobs.filter(filter), after=cursor or None, limit=limit)
         progress = await self._jobs.progress(page.jobs) if "progress" in expand else {}
 
@@ -120,21 +103,14 @@ class AppJobs(AppCalls):
     async def change(
         self, job_id: str, *, version: int | None = None, note: str = "", **changes: Unpack[ChangeOptions]
     ) -> ChangedJob:
-        """Change a job that no worker has received. Omitted fields stay unchanged.
-
-        Args:
-            version: the version it must have.
-        """
         return changed_view(
             self._jobs, "updated", await self._jobs.change(job_id, version=version, note=note, **changes)
         )
 
     async def hold(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
-        """Hold a waiting job until it is released."""
         return changed_view(self._jobs, "held", await self._jobs.hold(job_id, version=version, note=note))
 
     async def release(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
-        """Release a held job. It runs at its scheduled time."""
         return changed_view(self._jobs, "released", await self._jobs.release(job_id, version=version, note=note))
 
     async def signal(self, job_id: str, body: JobSignalBody) -> SignalledJob:
@@ -178,12 +154,6 @@ class AppJobs(AppCalls):
         kwargs: Mapping[str, Any] | None = None,
         priority: int | None = None,
     ) -> ChangedJob:
-        """Submit a copy of a job, linked to the original.
-
-        Args:
-            args, kwargs: new arguments, which replace all old ones. Default: the job's.
-            priority: the copy's priority. Default: the job's.
-        """
         made = await self._jobs.clone(job_id, new_id=new_id, at=at, args=args, kwargs=kwargs, priority=priority)
         return changed_view(self._jobs, "cloned", made)
 

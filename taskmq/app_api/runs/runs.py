@@ -68,7 +68,6 @@ class AppRuns(AppCalls):
     """
 
     async def get(self, run_id: str) -> WorkflowRunView:
-        """Return a run with its parameters and its value."""
         run = await self._find(run_id)
         shows_data = self._caller.may(Permission.JOBS_READ, run.tenant)
         value, problem = await self._read_value(run) if shows_data else (None, None)
@@ -96,10 +95,6 @@ class AppRuns(AppCalls):
     ) -> RunLineList:
         """Return a page of runs, newest first.
 
-        Args:
-            which: the filter, such as `workflow:nightly* status:failed started:>-24h label.team:ops`.
-            expand: parts to include: `steps`, the first 100 of each run.
-
         Raises:
             InvalidFilter: the filter cannot be parsed.
             InvalidOption: the cursor is malformed.
@@ -116,7 +111,6 @@ class AppRuns(AppCalls):
         return RunLineList(items=items, next=page.after, is_bounded=page.is_bounded)
 
     async def steps(self, run_id: str, *, limit: int = 50, cursor: str | None = None) -> RunStepList:
-        """Return a page of a run's steps, ordered by name."""
         run = await self._find(run_id)
         graph = await self._service.graph(run)
         names = sorted(name for name in graph.order if name > (cursor or ""))
@@ -127,18 +121,12 @@ class AppRuns(AppCalls):
         return RunStepList(items, names[limit - 1] if len(names) > limit else None)
 
     async def children(self, run_id: str, step: str, *, limit: int = 50, cursor: str | None = None) -> RunChildList:
-        """Return a page of the children of a step that have started, in order.
-
-        Raises:
-            InvalidOption: the cursor is malformed.
-        """
         run = await self._find(run_id)
         graph = await self._service.graph(run)
         found, more = await self._children(run, graph, step, limit=limit, cursor=cursor)
         return RunChildList([child_view(record) for record in found], more)
 
     async def graph(self, run_id: str) -> RunGraphView:
-        """Return the graph of a run with the state of each step."""
         run = await self._find(run_id)
         graph = await self._service.graph(run)
         steps = [step_view(graph, name, record) for name, record in (await self._service.steps(run)).items()]
@@ -149,14 +137,6 @@ class AppRuns(AppCalls):
     async def timeline(
         self, run_id: str, *, step: str = "", limit: int = 50, cursor: str | None = None
     ) -> RunTimeline:
-        """Return a page of the steps of a run over time, each after the steps before it.
-
-        Args:
-            step: return the children of this step.
-
-        Raises:
-            InvalidOption: the cursor is malformed.
-        """
         run = await self._find(run_id)
         graph = await self._service.graph(run)
         steps = await self._service.steps(run)
@@ -183,9 +163,6 @@ class AppRuns(AppCalls):
 
         Pages follow the order in which the lines were stored, and the lines of a page that of their times.
 
-        Args:
-            step: only lines of this step and its children.
-
         Raises:
             InvalidOption: the level is unknown.
         """
@@ -200,12 +177,6 @@ class AppRuns(AppCalls):
         return (await self._find(run_id)).id
 
     async def signal(self, run_id: str, body: SignalBody) -> SignalledRun:
-        """Send a signal to a run. The same signal id again changes nothing, and returns the first answer.
-
-        Raises:
-            InvalidArguments: the value does not fit the form of the step.
-            RequestRefused: `signal_refused`: no step may take it; the message says why.
-        """
         run = await self._find(run_id)
         _check_signal(await self._service.graph(run), run, body)
         await self._note(run, "signal", after={"signal": body.signal, "step": body.step})
@@ -224,21 +195,11 @@ class AppRuns(AppCalls):
         return SignalledRun(run_id=run.id, signal_id=row.id, effect=effect)
 
     async def close(self, run_id: str) -> None:
-        """Close a batch to new jobs. It ends when its jobs have ended.
-
-        Raises:
-            RunClosed: it is cancelled, or not a batch.
-        """
         run = await self._find_operable(run_id)
         await self._note(run, "close")
         await self._service.close(run.id)
 
     async def cancel(self, run_id: str, *, reason: str = "cancelled by an operator") -> None:
-        """Cancel a run: steps that have not started never will, and running ones are stopped.
-
-        Raises:
-            RequestRefused: `workflow_ended`: it has already ended.
-        """
         run = await self._find_operable(run_id)
         if run.ended is not None:
             said = f"run {run.id} has ended: it is {run.state}"
@@ -247,14 +208,6 @@ class AppRuns(AppCalls):
         await self._service.send(run, NewInboxRow(kind="cancel", id=uuid.uuid4().hex, error=reason))
 
     async def redrive(self, run_id: str, *, step: str = "", dry_run: bool = False) -> RedrivenRun:
-        """Run steps of an ended run again: those without success, or one step and all below it.
-
-        Args:
-            dry_run: only return the steps that would run again.
-
-        Raises:
-            RequestRefused: `redrive_refused`: the run has not ended, or has no such step.
-        """
         run = await self._find_operable(run_id)
         graph = await self._service.graph(run)
         steps = await self._service.steps(run)
@@ -271,11 +224,6 @@ class AppRuns(AppCalls):
         return RedrivenRun(run_id=run.id, status="dry_run" if dry_run else "redriven", steps=again)
 
     async def hold(self, run_id: str, *, reason: str = "held by an operator") -> None:
-        """Hold a run and its child runs: running jobs end, and no step starts until the run is released.
-
-        Raises:
-            RequestRefused: `workflow_ended`: it has already ended, or is being cancelled.
-        """
         run = await self._find_operable(run_id)
         await self._note(run, "hold", note=reason)
         answer = await self._service.send(run, NewInboxRow(kind="hold", id=uuid.uuid4().hex, error=reason))
@@ -284,11 +232,6 @@ class AppRuns(AppCalls):
             raise RequestRefused(said, status=409, code="workflow_ended")
 
     async def release(self, run_id: str) -> None:
-        """Release a run: the steps that became ready meanwhile start. One that is not held stays as it is.
-
-        Raises:
-            RequestRefused: `held_above`: a run above it is held; it starts no step until that one is released too.
-        """
         run = await self._find_operable(run_id)
         await self._note(run, "release")
         answer = await self._service.send(run, NewInboxRow(kind="release", id=uuid.uuid4().hex))
@@ -297,12 +240,6 @@ class AppRuns(AppCalls):
             raise RequestRefused(said, status=409, code="held_above")
 
     async def clone(self, run_id: str, body: CloneRunBody) -> StartedRunView:
-        """Start a run of the same content, with the parameters of this one where the body has none.
-
-        Raises:
-            InvalidOption: a parameter is unknown or does not fit its schema.
-            RequestRefused: `run_exists`: another run has the id.
-        """
         run = await self._find_operable(run_id)
         content = begun_content((await self._service.graph(run)).content)
         params = {**msgspec.json.decode(run.params, type=dict[str, Any]), **body.params}
