@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from io import BytesIO, TextIOWrapper
+from io import BytesIO, RawIOBase, TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -164,7 +165,37 @@ def run_process(folder: Path, *tokens: str, env: Mapping[str, str] | None = None
 
 
 def run_on_terminal(folder: Path, *tokens: str, types: str = "", columns: int = 80) -> Result:
-    """Run a command whose standard streams are a terminal; its output is in `out`, without bold type."""
+    """Run a command in this process on a terminal; its output is in `out`, without bold type."""
+    ours, theirs = pty.openpty()
+    with (
+        open(ours, "rb", buffering=0) as terminal,  # noqa: PTH123 - a file descriptor
+        ThreadPoolExecutor(1) as beside,
+        # Closed after the block below, as in `run_here`.
+        ExitStack() as streams,
+        inside(folder) as patch,
+    ):
+        printed = beside.submit(_read_terminal, terminal)
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            patch.setattr(sys, name, streams.enter_context(open(os.dup(theirs), mode)))  # noqa: PTH123 - as above
+        os.close(theirs)
+        for name, value in (("COLUMNS", str(columns)), ("TERM", "xterm"), ("NO_COLOR", "1")):
+            patch.setenv(name, value)
+        os.write(ours, types.encode())
+        code = run(tokens)
+    return Result(code, _BOLD.sub("", printed.result().decode()), "")
+
+
+def _read_terminal(terminal: RawIOBase) -> bytes:
+    """Return all that is written until the last writer closes the terminal, which Linux reports as an error."""
+    printed = b""
+    with suppress(OSError):
+        while chunk := terminal.read(4096):
+            printed += chunk
+    return printed
+
+
+def run_process_on_terminal(folder: Path, *tokens: str, columns: int = 80) -> Result:
+    """Run a command like `run_on_terminal`, but in a separate process, whose child processes print there, too."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         command(*tokens),
@@ -177,15 +208,7 @@ def run_on_terminal(folder: Path, *tokens: str, types: str = "", columns: int = 
     )
     os.close(theirs)
     with process, open(ours, "rb", buffering=0) as terminal:  # noqa: PTH123 - a file descriptor
-        if types:
-            os.write(ours, types.encode())
-        printed = b""
-        try:
-            while chunk := terminal.read(4096):
-                printed += chunk
-        except OSError:
-            # Linux reports a closed terminal this way.
-            pass
+        printed = _read_terminal(terminal)
         code = process.wait(40)
     return Result(code, _BOLD.sub("", printed.decode()), "")
 

@@ -11,7 +11,7 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.history import history_of
 from taskmq.model.history.rollups import RunFailure
 from taskmq_sql import open_job_store
-from tests.cli.kit import Here, bury, declare, names_in, run_process
+from tests.cli.kit import Here, bury, declare, names_in, run_here
 
 _SHOP = """
 from taskmq import TaskMQ
@@ -29,7 +29,7 @@ def broken(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two dead letters of one tenant, one of them of yesterday, and one of another."""
     (home / "shop.py").write_text(_SHOP)
     declare("images")
-    assert run_process(home, "store", "upgrade", "--app", "shop:app").code == 0
+    assert run_here(home, "store", "upgrade", "--app", "shop:app").code == 0
     now = round(time.time() * 1000)
     headers: dict[str, str | int] = {
         "x-taskmq-reason": "error",

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from taskmq.contracts.broker import Broker, Outgoing
-from tests.cli.kit import PATIENCE, Started, at_broker, declare, exists, run_process
+from tests.cli.kit import PATIENCE, Started, at_broker, declare, exists, run_here
 from tests.servers import eventually
 
 _PWN: Final = "x\x1b]0;PWN\x07\x1b[2J\nERROR forged: root logged in\r\x9b2J\u2028\u202e"
@@ -78,7 +78,7 @@ async def tick() -> None: ...
 @pytest.fixture
 def hostile(home: Path) -> Path:
     (home / "shop.py").write_text(_APP)
-    assert run_process(home, "store", "upgrade", env=_STORE).code == 0
+    assert run_here(home, "store", "upgrade", env=_STORE).code == 0
     return home
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from taskmq.model.topology import dead_letter_queue
-from tests.cli.kit import Here, Result, declare, fill, run_process
+from tests.cli.kit import Here, Result, declare, fill, run_here, run_process
 
 _APP = """\
 from taskmq import TaskMQ
@@ -42,7 +42,8 @@ def _open_to_others(folder: Path) -> dict[str, str]:
 
 
 def _run(folder: Path, *tokens: str) -> Result:
-    done = run_process(folder, *tokens, "--app", "shop:app")
+    run = run_process if tokens[0] == "worker" else run_here
+    done = run(folder, *tokens, "--app", "shop:app")
     assert done.code == 0, done.err
     return done
 
@@ -79,11 +80,11 @@ def test_doctor_warns_only_of_files_that_others_may_open(home: Path) -> None:
     _run(home, "send", "shop.add", "--args", "[1]")
     home.chmod(0o755)
 
-    private = run_process(home, "doctor", "--app", "shop:app", "-o", "json")
+    private = run_here(home, "doctor", "--app", "shop:app", "-o", "json")
     (home / "jobs.db").chmod(0o644)
     (home / ".taskmq").chmod(0o755)
     (home / ".taskmq" / "taskmq.db").chmod(0o640)
-    wide = run_process(home, "doctor", "--app", "shop:app", "-o", "json")
+    wide = run_here(home, "doctor", "--app", "shop:app", "-o", "json")
 
     assert "other users of this host" not in private.out
     assert wide.out.count("other users of this host") == 2

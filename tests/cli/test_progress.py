@@ -1,52 +1,33 @@
 """Progress bars of long commands: on a terminal, and nowhere else."""
 
-import contextlib
-import os
-import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-_UPGRADE = (sys.executable, "-m", "taskmq", "store", "upgrade")
+from tests.cli.kit import run_here, run_on_terminal
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    store = {"TASKMQ_STORE": f"sqlite:///{folder / 'jobs.db'}", "TASKMQ_URL": f"local://{folder}", "TERM": "xterm"}
-    return {**os.environ, **store}
-
-
-def _on_a_terminal(folder: Path, *options: str) -> str:
-    """Run the command with a terminal as standard error; return its output."""
-    ours, its = pty.openpty()
-    command = [*_UPGRADE, *options]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=its, env=_environment(folder)) as process:
-        os.close(its)
-        shown = b""
-        # A terminal without writers reports that by an error.
-        with contextlib.suppress(OSError):
-            while part := os.read(ours, 4096):
-                shown += part
-        os.close(ours)
-        assert process.wait(30) == 0
-    return shown.decode()
+def _upgrade(folder: Path) -> tuple[str, ...]:
+    return ("--store", f"sqlite:///{folder / 'jobs.db'}", "--url", f"local://{folder}", "store", "upgrade")
 
 
 def test_a_long_command_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
-    shown = _on_a_terminal(tmp_path)
+    shown = run_on_terminal(tmp_path, *_upgrade(tmp_path))
 
-    assert "left" in shown
+    assert shown.code == 0
+    assert "left" in shown.out
     # Nothing of it remains: the line is cleared.
-    assert "\x1b[2K" in shown
+    assert "\x1b[2K" in shown.out
 
 
 @pytest.mark.parametrize("options", [("-o", "json"), ("--quiet",)])
 def test_no_bar_is_shown_to_programs_or_in_quiet_mode(tmp_path: Path, options: tuple[str, ...]) -> None:
-    assert "left" not in _on_a_terminal(tmp_path, *options)
+    shown = run_on_terminal(tmp_path, *options, *_upgrade(tmp_path))
+
+    assert (shown.code, "left" in shown.out) == (0, False)
 
 
 def test_no_bar_goes_into_a_pipe(tmp_path: Path) -> None:
-    done = subprocess.run(_UPGRADE, capture_output=True, text=True, env=_environment(tmp_path), timeout=50)
+    done = run_here(tmp_path, *_upgrade(tmp_path))
 
-    assert (done.returncode, "left" in done.stderr) == (0, False)
+    assert (done.code, "left" in done.err) == (0, False)

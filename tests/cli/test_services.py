@@ -194,18 +194,17 @@ def test_a_worker_with_a_broken_app_ends_with_2(shop: Path, target: str) -> None
     assert "Traceback" not in result.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_the_first_signal_drains(shop: Path, mark: dict[str, str], number: signal.Signals) -> None:
+def test_an_interrupt_drains(shop: Path, mark: dict[str, str]) -> None:
     declare("images", "ticks")
     with Started(shop, "worker", "shop:app", env=mark) as worker:
         worker.says("waiting for jobs")
 
-        assert worker.signal_and_wait(number) == 0
+        assert worker.signal_and_wait(signal.SIGINT) == 0
 
     assert _find_marked(mark[_MARK]) == []
 
 
-def test_under_nohup_a_hangup_ends_and_replaces_nothing(shop: Path, mark: dict[str, str]) -> None:
+def test_a_term_drains_and_under_nohup_a_hangup_ends_and_replaces_nothing(shop: Path, mark: dict[str, str]) -> None:
     declare("images", "ticks")
     with (
         Started(shop, "worker", "shop:app", env=mark, nohup=True) as worker,
@@ -214,6 +213,11 @@ def test_under_nohup_a_hangup_ends_and_replaces_nothing(shop: Path, mark: dict[s
         worker.says("waiting for jobs")
         beat.says("1 schedules")
         assert [_ignores(each.process.pid, signal.SIGHUP) for each in (worker, beat)] == [True, True]
+
+        assert worker.signal_and_wait(signal.SIGTERM) == 0
+        assert beat.signal_and_wait(signal.SIGTERM) == 0
+
+    assert _find_marked(mark[_MARK]) == []
 
 
 def _ignores(pid: int, number: signal.Signals) -> bool:
@@ -240,18 +244,6 @@ def test_a_worker_on_rabbitmq_shows_its_address_without_the_password(shop: Path,
 # beat
 
 
-def test_beat_emits_until_it_is_stopped(shop: Path, mark: dict[str, str]) -> None:
-    with Started(shop, "beat", "shop:app", env=mark) as beat:
-        beat.says("1 schedules")
-        declare("ticks")
-        eventually(lambda: len(names_in("ticks")) >= 3, "three ticks", within=PATIENCE)
-
-        assert beat.signal_and_wait(signal.SIGTERM) == 0
-
-    assert "Traceback" not in beat.said
-    assert _find_marked(mark[_MARK]) == []
-
-
 def test_beat_without_a_state_is_wrong_usage(shop: Path, taskmq: Here) -> None:
     result = taskmq("--url", "amqp://127.0.0.1:1/", "beat", "shop:app")
 
@@ -259,20 +251,23 @@ def test_beat_without_a_state_is_wrong_usage(shop: Path, taskmq: Here) -> None:
     assert "state" in result.err
 
 
-def test_a_beat_reports_over_http_whether_it_emits_and_its_counts(
+def test_a_beat_emits_until_it_is_stopped_and_reports_health_and_counts(
     shop: Path, mark: dict[str, str], taskmq: Here, tmp_path: Path
 ) -> None:
     health = str(tmp_path / "health")
     with Started(shop, "beat", "shop:app", "--health-port", health, env=mark) as beat:
+        beat.says("1 schedules")
         beat.says("health at")
         declare("ticks")
-        eventually(lambda: len(names_in("ticks")) >= 1, "a tick", within=PATIENCE)
+        eventually(lambda: len(names_in("ticks")) >= 3, "three ticks", within=PATIENCE)
         assert taskmq("probe", "live", "--socket", health).code == 0
         assert taskmq("probe", "ready", "--socket", health).code == 0
         status, metrics = (_get_page(health, page) for page in ("status", "metrics"))
 
         assert beat.signal_and_wait(signal.SIGTERM) == 0
 
+    assert "Traceback" not in beat.said
+    assert _find_marked(mark[_MARK]) == []
     assert '"schedules":1' in status
     assert 'taskmq_schedule_late_seconds_count{task="shop.tick"} ' in metrics
 

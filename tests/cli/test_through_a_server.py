@@ -45,7 +45,7 @@ from taskmq.model.jobs.reports import Report
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.driver import JobDriver
-from tests.cli.kit import Here, Result, Started, bury, declare, fill, run_process
+from tests.cli.kit import Here, Result, Started, bury, declare, fill, run_here
 from tests.cli.serving import serve_shop
 from tests.servers import eventually
 
@@ -659,7 +659,7 @@ def test_task_activity_is_seen_through_a_server(places: Places, home: Path) -> N
 
 
 def _sent_is_seen(folder: Path, top: Started) -> bool:
-    assert run_process(folder, "--app", "shop:app", "send", "report", *_JANUARY).code == 0
+    assert run_here(folder, "--app", "shop:app", "send", "report", *_JANUARY).code == 0
     return any(each["tasks"] for each in _samples(top.said))
 
 
@@ -777,7 +777,7 @@ def test_a_command_through_a_server_needs_no_app_and_says_what_it_lacks(
     empty = tmp_path_factory.mktemp("empty")
     variables = {"TASKMQ_SERVER": places.server, "TASKMQ_TOKEN": os.environ["TASKMQ_TOKEN"]}
 
-    listed = run_process(empty, "-o", "json", "task", "list", env=variables)
+    listed = run_here(empty, "-o", "json", "task", "list", env=variables)
 
     assert [task["name"] for task in listed.data] == ["publish", "report", "tick", "train"]
     # Arguments override the environment.

@@ -16,7 +16,7 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 import yaml
 
-from tests.cli.kit import PATIENCE, Started, environment, run_process
+from tests.cli.kit import PATIENCE, Started, environment, run_here
 from tests.docs.blocks import ROOT
 from tests.servers import eventually
 from tests.servers.errors import ServerFailed
@@ -304,7 +304,7 @@ def accounts(
     }
     owner = _with_login(database, "taskmq")
     _make(tmp_path, "users", {**administrator, **passwords})
-    assert run_process(tmp_path, "store", "upgrade", env={"TASKMQ_STORE": owner}).code == 0
+    assert run_here(tmp_path, "store", "upgrade", env={"TASKMQ_STORE": owner}).code == 0
     _make(tmp_path, "grants", {"TASKMQ_STORE": owner})
     # Both may run again.
     _make(tmp_path, "users", {**administrator, **passwords})
@@ -353,11 +353,11 @@ def test_the_parts_of_a_deployment_work_with_the_created_accounts(tmp_path: Path
         working.says("waiting for jobs")
         scheduling.says("taskmq scheduler: app")
         serving.says("taskmq server: app")
-        submitted = run_process(tmp_path, "job", "submit", "shop.add", "--args", "[1]", "--job-id", "one", env=server)
+        submitted = run_here(tmp_path, "job", "submit", "shop.add", "--args", "[1]", "--job-id", "one", env=server)
         assert submitted.code == 0, submitted.err
 
         def state() -> str:
-            found: str = run_process(tmp_path, "job", "show", "one", "-o", "json", env=server).data["state"]
+            found: str = run_here(tmp_path, "job", "show", "one", "-o", "json", env=server).data["state"]
             return found
 
         eventually(lambda: state() == "succeeded", "a job that the worker has run", within=PATIENCE)

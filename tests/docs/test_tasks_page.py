@@ -89,7 +89,7 @@ def test_steps_run_once_and_a_loop_resumes_where_it_was(tmp_path: Path) -> None:
     ]
 
 
-def test_dependencies_are_opened_closed_and_replaced(tmp_path: Path) -> None:
+def test_dependencies_are_opened_and_closed(tmp_path: Path) -> None:
     write_files(_PAGE, tmp_path)
 
     with Started(tmp_path, "worker", "orders:app") as worker:
@@ -98,13 +98,16 @@ def test_dependencies_are_opened_closed_and_replaced(tmp_path: Path) -> None:
 
     printed = worker.said.splitlines()
     assert [line for line in printed if "warehouse" in line] == ["opening the warehouse", "closing the warehouse"]
-    assert "1 passed" in _output_of(tmp_path, *PYTEST, "-q", "test_orders.py")[-1]
 
 
-def test_tasks_sleep_and_wait_in_a_test(tmp_path: Path) -> None:
+def test_dependencies_are_replaced_and_tasks_sleep_and_wait_in_tests(tmp_path: Path) -> None:
     write_files(_PAGE, tmp_path)
 
-    assert "2 passed" in _output_of(tmp_path, *PYTEST, "-q", "test_follow_up.py")[-1]
+    printed = _output_of(tmp_path, *PYTEST, "--verbose", "test_orders.py", "test_follow_up.py")
+
+    assert len([line for line in printed if line.startswith("test_orders.py::") and "PASSED" in line]) == 1
+    assert len([line for line in printed if line.startswith("test_follow_up.py::") and "PASSED" in line]) == 2
+    assert "3 passed" in printed[-1]
 
 
 def test_log_lines_name_their_job(tmp_path: Path) -> None:

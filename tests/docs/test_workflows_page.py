@@ -1,13 +1,12 @@
 """The examples of `docs/workflows.md`, run as the page says."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import Started
+from tests.cli.kit import Started, run_here
 from tests.docs.blocks import ROOT, block_after, blocks_of, write_files
 
 _PAGE = ROOT / "docs" / "workflows.md"
@@ -38,9 +37,9 @@ def test_every_example_on_the_page_works_as_described(tmp_path: Path) -> None:
     with Started(tmp_path, "worker", "approvals:app") as worker, Started(tmp_path, "scheduler", "approvals:app"):
         worker.says("waiting for jobs")
         assert _output_of(tmp_path, "first_run.py") == block_after(_PAGE, "first_run.py").text
-        command = ("-m", "taskmq", "--app", "gallery:app", "run")
-        (run,) = json.loads(_output_of(tmp_path, *command, "list", "-o", "json"))
-        assert "announce" in _output_of(tmp_path, *command, "steps", run["run_id"])
+        command = ("--app", "gallery:app", "run")
+        (run,) = run_here(tmp_path, *command, "list", "-o", "json").data
+        assert "announce" in run_here(tmp_path, *command, "steps", run["run_id"]).out
         for name in ("send_gallery.py", "send_graph.py", "albums.py"):
             assert _output_of(tmp_path, name) == block_after(_PAGE, name).text
         assert _output_of(tmp_path, "exports.py") == ""

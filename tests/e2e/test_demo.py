@@ -22,7 +22,7 @@ from taskmq.demo.tasks import is_busy
 from taskmq.errors import TaskMQError
 from taskmq.model.states import JobState
 from taskmq.schedules.triggers import Trigger, instants_after
-from tests.cli.kit import PATIENCE, Result, Started, run_here, run_on_terminal
+from tests.cli.kit import PATIENCE, Result, Started, run_here, run_process_on_terminal
 from tests.servers import eventually
 
 _ODD = {
@@ -80,7 +80,7 @@ def test_the_demo_is_correct_on_the_embedded_broker_and_leaves_nothing(folder: P
 
 @pytest.mark.nightly("tests/e2e/test_demo.py::test_the_demo_is_correct_on_the_embedded_broker_and_leaves_nothing")
 def test_the_demo_prints_tables_on_a_terminal(folder: Path) -> None:
-    result = run_on_terminal(folder.parent, "demo", str(folder), columns=120)
+    result = run_process_on_terminal(folder.parent, "demo", str(folder), columns=120)
 
     lines = [line.rstrip() for line in result.out.splitlines()]
     assert result.code == 0

@@ -194,18 +194,21 @@ def test_a_supervisor_on_a_plain_loop_sees_the_end_of_a_worker_too(local_project
     assert run.wait() == 0
 
 
-def test_a_task_that_reads_the_standard_input_finds_it_empty(local_project: Project) -> None:
+def test_a_worker_hides_its_secrets_from_the_command_line_and_its_input_from_tasks(local_project: Project) -> None:
     project = local_project
     run = project.start()
 
+    for child in run.children:
+        assert b"local://" not in Path(f"/proc/{child}/cmdline").read_bytes()
     project.send("reads", "r")
-
     assert project.wait_for("read", "r") == [["''"]]
     run.signal()
     assert run.wait() == 0
 
 
-def test_a_child_process_of_a_task_does_not_hide_the_death_of_its_worker(local_project: Project) -> None:
+def test_a_child_process_of_a_task_hides_no_death_of_its_worker_or_supervisor(
+    local_project: Project,
+) -> None:
     project = local_project
     run = project.start()
     (child,) = run.children
@@ -217,23 +220,12 @@ def test_a_child_process_of_a_task_does_not_hide_the_death_of_its_worker(local_p
     project.wait_for("started", "s", count=2)
     project.open("s")
     project.wait_for("finished", "s")
-    run.signal()
-    assert run.wait() == 0
-
-
-def test_a_child_process_of_a_task_does_not_hide_the_death_of_the_supervisor(local_project: Project) -> None:
-    project = local_project
-    run = project.start()
-    (child,) = run.children
-    project.send("spawns", "s")
-    project.wait_for("started", "s")
-    project.open("s")
-    project.wait_for("finished", "s")
+    (successor,) = run.children
 
     run.signal(signal.SIGKILL)
     run.wait()
 
-    until(lambda: not is_alive(child), "the worker has ended")
+    until(lambda: not is_alive(successor), "the worker has ended")
 
 
 @pytest.mark.nightly("tests/cli/test_services.py::test_a_burst_runs_waiting_jobs_and_ends_with_0")
@@ -367,15 +359,6 @@ def test_an_app_with_very_many_tasks_becomes_ready(local_project: Project) -> No
     run = project.start("many:app", wait=False)
 
     assert len(run.wait_until_ready()["tasks"]) > 3000
-    run.signal()
-    assert run.wait() == 0
-
-
-def test_the_command_line_of_a_worker_contains_no_secret(local_project: Project) -> None:
-    run = local_project.start()
-
-    for child in run.children:
-        assert b"local://" not in Path(f"/proc/{child}/cmdline").read_bytes()
     run.signal()
     assert run.wait() == 0
 

@@ -16,7 +16,7 @@ from taskmq.model.states import JobState
 from taskmq.operations.queues import find_pauses, pause_queues, resume_queues
 from taskmq.scheduler import Scheduler
 from taskmq.worker import Worker, WorkerConfig
-from tests.cli.kit import SHOP, Started, names_in, run_process
+from tests.cli.kit import SHOP, Started, names_in, run_here
 from tests.servers import eventually
 from tests.servers.waiting import until
 
@@ -33,7 +33,7 @@ def test_a_pause_survives_restarts_and_requeues_prefetched_jobs(
     env = {"TASKMQ_URL": amqp_url, "TASKMQ_STATE": redis_url, "TASKMQ_APP": "shop:app"}
 
     def taskmq(*words: str) -> str:
-        done = run_process(tmp_path, *words, env=env)
+        done = run_here(tmp_path, *words, env=env)
         assert done.code == 0, done.err
         return done.out
 

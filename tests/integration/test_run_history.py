@@ -11,7 +11,7 @@ from taskmq.operations.workers import list_workers
 from taskmq.scheduler import Scheduler
 from taskmq.testing.runner import eventually
 from taskmq.worker import Worker, WorkerConfig
-from tests.cli.kit import run_process
+from tests.cli.kit import run_here
 from tests.unit.server.kit import Site, open_site
 
 pytestmark = pytest.mark.rabbitmq
@@ -79,8 +79,8 @@ def test_a_failed_job_of_rabbitmq_has_message_and_traceback_in_the_api(amqp_url:
 
     (tmp_path / "shop.py").write_text(f"from taskmq import TaskMQ\n\napp = TaskMQ({amqp_url!r})\n")
     here = ("--app", "shop:app", "--store", f"sqlite:///{tmp_path}/jobs.db", "failures")
-    rows = run_process(tmp_path, *here)
-    shown = run_process(tmp_path, *here, listed["job_id"])
+    rows = run_here(tmp_path, *here)
+    shown = run_here(tmp_path, *here, listed["job_id"])
     assert said in rows.out
     assert "Traceback" not in rows.out
     assert f"ConnectionError: {said}\n" in shown.out

@@ -16,7 +16,7 @@ from taskmq.cli.exits import MISMATCH
 from taskmq.errors import StoreMismatch
 from taskmq.http.retries import Retries
 from taskmq.server import ServerSettings, build
-from tests.cli.kit import run_process
+from tests.cli.kit import run_here
 from tests.servers import PostgreSQL, eventually
 from tests.unit.server.kit import Site, open_site
 from tests.unit.server.test_hostile import FIELDS, TEXTS, VALUES
@@ -45,7 +45,7 @@ def test_a_server_refuses_to_start_with_tables_of_another_version(tmp_path: Path
     asyncio.run(main())
     (tmp_path / "shop.py").write_text("from taskmq import TaskMQ\n\napp = TaskMQ('memory://')\n")
 
-    refused = run_process(tmp_path, "server", "shop:app", "--store", postgres_url, "--port", "0")
+    refused = run_here(tmp_path, "server", "shop:app", "--store", postgres_url, "--port", "0")
 
     assert refused.code == MISMATCH
     assert "taskmq store upgrade" in refused.err

@@ -212,15 +212,15 @@ async def test_threads_of_a_task_may_save_concurrently(executor: ProcessExecutor
     assert len(writer.values) == 10
 
 
-@pytest.mark.parametrize("error", [StateUnavailable("down", is_certain=False), RunSuperseded("another one")])
 @run_by(_play)
 async def test_an_unsavable_value_is_an_error_of_the_task_in_its_process(
-    executor: ProcessExecutor, writer: Shelf, /, error: Exception
+    executor: ProcessExecutor, writer: Shelf, /
 ) -> None:
-    writer.error = error
-    with pytest.raises(type(error), match=str(error)) as caught:
-        await executor.run(_execution("saves", writer))
-    assert getattr(caught.value, "is_certain", None) == getattr(error, "is_certain", None)
+    for error in (StateUnavailable("down", is_certain=False), RunSuperseded("another one")):
+        writer.error = error
+        with pytest.raises(type(error), match=str(error)) as caught:
+            await executor.run(_execution("saves", writer))
+        assert getattr(caught.value, "is_certain", None) == getattr(error, "is_certain", None)
 
     writer.error = None
     assert (await executor.run(_execution("saves", writer)))[2] == 5  # type: ignore[index]
@@ -254,17 +254,18 @@ async def test_code_left_running_after_its_task_is_ignored_and_told_so(
     assert writer.values == {}
 
 
-@pytest.mark.parametrize("begun", [b"[false]", b"[true]"])
 @run_by(_play)
 async def test_a_fork_of_a_task_cannot_save_and_the_task_still_can(
-    executor: ProcessExecutor, writer: Shelf, /, begun: bytes
+    executor: ProcessExecutor, writer: Shelf, /
 ) -> None:
-    words = await executor.run(_execution("forks", writer, args=begun))
+    for begun in (b"[false]", b"[true]"):
+        writer.values.clear()
+        words = await executor.run(_execution("forks", writer, args=begun))
 
-    assert str(words).startswith("UnsupportedFeature: a fork of the task's process cannot save: ")
-    assert json.loads(writer.values["checkpoint"]) == words
-    # Messages of a fork would corrupt the frames of its parent.
-    assert writer.journals == []
+        assert str(words).startswith("UnsupportedFeature: a fork of the task's process cannot save: ")
+        assert json.loads(writer.values["checkpoint"]) == words
+        # Messages of a fork would corrupt the frames of its parent.
+        assert writer.journals == []
 
 
 @pytest.mark.real_time

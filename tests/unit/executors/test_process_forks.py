@@ -40,52 +40,56 @@ def _with_one_process(test: Callable[[ProcessExecutor], Awaitable[None]]) -> Non
     run(main())
 
 
-@pytest.mark.parametrize("how", sorted(FORKS))
 @run_by(_with_one_process)
-async def test_each_run_gets_its_own_value_even_if_its_process_forked(executor: ProcessExecutor, /, how: str) -> None:
+async def test_each_run_gets_its_own_value_even_if_its_process_forked(executor: ProcessExecutor, /) -> None:
     before = await executor.run(_execution("pid"))
 
-    found = [await executor.run(_execution("fork", how))]
-    found += [await executor.run(_execution("echo", text)) for text in ("b", "c", "d")]
+    # The fork that stays is the last: the others wait until all forks have ended.
+    for how in sorted(FORKS, key=lambda each: each == "stays"):
+        found = [await executor.run(_execution("fork", how))]
+        found += [await executor.run(_execution("echo", text)) for text in ("b", "c", "d")]
 
-    assert found == [how, "b", "c", "d"]
-    assert await executor.run(_execution("pid")) == before
+        assert found == [how, "b", "c", "d"]
+        assert await executor.run(_execution("pid")) == before
 
 
-@pytest.mark.parametrize(("how", "code"), [("returns", 0), ("leaves", 7), ("raises", 1)])
 @run_by(_with_one_process)
-async def test_a_fork_ends_after_the_code_that_created_it(executor: ProcessExecutor, /, how: str, code: int) -> None:
-    assert await executor.run(_execution("exit_code", how)) == code
+async def test_a_fork_ends_after_the_code_that_created_it(executor: ProcessExecutor, /) -> None:
+    for how, code in (("returns", 0), ("leaves", 7), ("raises", 1)):
+        assert await executor.run(_execution("exit_code", how)) == code
 
 
-@pytest.mark.parametrize("replaced", [False, True])
 @run_by(_with_one_process)
 async def test_a_task_that_closes_the_pipes_of_its_process_loses_only_the_process(
-    executor: ProcessExecutor, /, *, replaced: bool
+    executor: ProcessExecutor, /
 ) -> None:
-    with pytest.raises(WorkerLost):
-        await executor.run(_execution("close_pipes", replaced))
+    for replaced in (False, True):
+        with pytest.raises(WorkerLost):
+            await executor.run(_execution("close_pipes", replaced))
 
     assert await executor.run(_execution("echo", "b")) == "b"
 
 
-@pytest.mark.parametrize(("number", "of_fork"), [(1, False), (0, True)])
 @run_by(_with_one_process)
 async def test_an_answer_of_another_run_or_process_is_refused_and_the_process_replaced(
-    executor: ProcessExecutor, /, number: int, *, of_fork: bool
+    executor: ProcessExecutor, /
 ) -> None:
-    before = await executor.run(_execution("pid"))
-    assert isinstance(before, int)
-    # As a foreign process would write it in its name.
-    forged = RunAnswer(False, pickle.dumps("forged"), number + 1, os.getpid() if of_fork else before)
-    with next(each for each in Path(f"/proc/{before}/fd").iterdir() if _is_of_answers(each)).open("wb") as pipe:
-        write_frame(pipe.fileno(), forged)
+    for number, of_fork in ((1, False), (0, True)):
+        before = await executor.run(_execution("pid"))
+        assert isinstance(before, int)
+        # As a foreign process would write it in its name.
+        forged = RunAnswer(
+            False, pickle.dumps("forged"), executor._idle[0].runs + number, os.getpid() if of_fork else before
+        )
+        with next(each for each in Path(f"/proc/{before}/fd").iterdir() if _is_of_answers(each)).open("wb") as pipe:
+            write_frame(pipe.fileno(), forged)
 
-    with pytest.raises(WorkerLost, match="answered for another run"):
-        await executor.run(_execution("echo", "a"))
+        with pytest.raises(WorkerLost, match="answered for another run"):
+            await executor.run(_execution("echo", "a"))
+
+        assert await executor.run(_execution("pid")) != before
 
     assert await executor.run(_execution("echo", "b")) == "b"
-    assert await executor.run(_execution("pid")) != before
 
 
 def _is_of_answers(descriptor: Path) -> bool:

@@ -62,10 +62,16 @@ _TESTS = """
 _ALL_PLUGINS = "--verbosity=0"
 
 
-def run(directory: Path, *arguments: str, **files: str) -> "subprocess.CompletedProcess[str]":
-    """Run pytest on these files, whose names have __ for a dot; with our plugin, or with all installed ones."""
+def write(directory: Path, **files: str) -> None:
+    """Write these files, whose names have __ for a dot."""
+    directory.mkdir(exist_ok=True)
     for name, text in files.items():
         (directory / name.replace("__", ".")).write_text(dedent(text))
+
+
+def run(directory: Path, *arguments: str, **files: str) -> "subprocess.CompletedProcess[str]":
+    """Run pytest on these files, whose names have __ for a dot; with our plugin, or with all installed ones."""
+    write(directory, **files)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TASKMQ_", "PYTEST_"))}
     if _ALL_PLUGINS not in arguments:
         environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
@@ -76,28 +82,14 @@ def run(directory: Path, *arguments: str, **files: str) -> "subprocess.Completed
     )
 
 
-_FOUND = pytest.mark.nightly(
-    "tests/unit/testing/test_pytest_plugin.py::test_the_app_is_found_and_each_test_uses_it_alone"
-)
-
-
+@pytest.mark.nightly("tests/unit/testing/test_pytest_plugin.py::test_the_fixtures_of_a_folder_apply_to_its_tests")
 @pytest.mark.parametrize(
     "files",
     [
-        {"pytest__ini": "[pytest]\ntaskmq_app = shop:app\n"},
-        pytest.param(
-            {"pyproject__toml": '[tool.taskmq]\napp = "shop:app"\n[tool.pytest.ini_options]\n'}, marks=_FOUND
-        ),
-        {"conftest__py": "import pytest, shop\n@pytest.fixture\ndef taskmq_target():\n    return shop.app\n"},
-        pytest.param(
-            {
-                "conftest__py": "import pytest, shop\n@pytest.fixture\ndef taskmq_target():\n"
-                "    return lambda: shop.app\n"
-            },
-            marks=_FOUND,
-        ),
+        {"pyproject__toml": '[tool.taskmq]\napp = "shop:app"\n[tool.pytest.ini_options]\n'},
+        {"conftest__py": "import pytest, shop\n@pytest.fixture\ndef taskmq_target():\n    return lambda: shop.app\n"},
     ],
-    ids=["pytest's settings", "taskmq's settings", "an app", "a function"],
+    ids=["taskmq's settings", "a function"],
 )
 def test_the_app_is_found_and_each_test_uses_it_alone(tmp_path: Path, files: dict[str, str]) -> None:
     ran = run(tmp_path, "-q", shop__py=_SHOP, test_shop__py=_TESTS, **files)
@@ -105,7 +97,7 @@ def test_the_app_is_found_and_each_test_uses_it_alone(tmp_path: Path, files: dic
     assert "3 passed" in ran.stdout, ran.stdout
 
 
-def test_coroutines_run_under_anyio(tmp_path: Path) -> None:
+def test_the_app_of_pytests_settings_is_found_and_coroutines_run_under_anyio(tmp_path: Path) -> None:
     pytest.importorskip("anyio")
     test = (
         _TESTS
@@ -153,18 +145,7 @@ def test_a_failing_task_fails_its_test_with_the_line_of_the_task(tmp_path: Path)
     assert "taskmq/" not in failure
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"pytest__ini": "[pytest]\ntaskmq_app = shop:app\ntaskmq_timeout = 50ms\n"},
-        {
-            "pytest__ini": "[pytest]\ntaskmq_app = shop:app\n",
-            "conftest__py": "import pytest\n@pytest.fixture\ndef taskmq_timeout():\n    return '50ms'\n",
-        },
-    ],
-)
-def test_the_time_limit_of_a_drain_is_configurable(tmp_path: Path, files: dict[str, str]) -> None:
-    test = """
+_TEST_OF_A_LIMIT = """
     import asyncio
     import pytest
     import shop
@@ -177,34 +158,46 @@ def test_the_time_limit_of_a_drain_is_configurable(tmp_path: Path, files: dict[s
         hang.send()
         with pytest.raises(AssertionError, match="after 0.05 s of real time"):
             taskmq_app.drain()
-    """
-    ran = run(tmp_path, shop__py=_SHOP, test_shop__py=test, **files)
+"""
+
+
+def test_the_time_limit_of_a_drain_is_configurable(tmp_path: Path) -> None:
+    settings = "[pytest]\ntaskmq_app = shop:app\ntaskmq_timeout = 50ms\n"
+    ran = run(tmp_path, shop__py=_SHOP, test_limit__py=_TEST_OF_A_LIMIT, pytest__ini=settings)
 
     assert "1 passed" in ran.stdout, ran.stdout
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"pytest__ini": "[pytest]\ntaskmq_app = shop:app\ntaskmq_store = true\n"},
-        {
-            "pytest__ini": "[pytest]\ntaskmq_app = shop:app\n",
-            "conftest__py": "import pytest\n@pytest.fixture\ndef taskmq_store():\n    return True\n",
-        },
-    ],
-)
-def test_an_app_with_a_store_named_only_by_its_deployment_gets_one(tmp_path: Path, files: dict[str, str]) -> None:
-    test = """
+_TEST_OF_A_STORE = """
     import shop
 
     def test_it(taskmq_app):
         job = shop.app.jobs.submit(shop.sell, "hat")
         taskmq_app.drain()
         assert job.result() == 1
-    """
-    ran = run(tmp_path, shop__py=_SHOP, test_shop__py=test, **files)
+"""
+
+
+def test_an_app_with_a_store_named_only_by_its_deployment_gets_one(tmp_path: Path) -> None:
+    settings = "[pytest]\ntaskmq_app = shop:app\ntaskmq_store = true\n"
+    ran = run(tmp_path, shop__py=_SHOP, test_store__py=_TEST_OF_A_STORE, pytest__ini=settings)
 
     assert "1 passed" in ran.stdout, ran.stdout
+
+
+def test_the_fixtures_of_a_folder_apply_to_its_tests(tmp_path: Path) -> None:
+    def conftest(name: str = "", value: str = "") -> str:
+        fixtures = {"target": "shop.app"} | ({name: value} if name else {})
+        return "import pytest, shop\n" + "".join(
+            f"@pytest.fixture\ndef taskmq_{each}():\n    return {returned}\n" for each, returned in fixtures.items()
+        )
+
+    write(tmp_path / "found", conftest__py=conftest(), test_shop__py=_TESTS)
+    write(tmp_path / "limited", conftest__py=conftest("timeout", "'50ms'"), test_limit__py=_TEST_OF_A_LIMIT)
+    write(tmp_path / "stored", conftest__py=conftest("store", "True"), test_store__py=_TEST_OF_A_STORE)
+    ran = run(tmp_path, "-q", shop__py=_SHOP)
+
+    assert "5 passed" in ran.stdout, ran.stdout
 
 
 def test_an_invalid_store_setting_is_refused(tmp_path: Path) -> None:
