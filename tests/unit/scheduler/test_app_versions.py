@@ -5,14 +5,14 @@ import pytest
 from taskmq.model.telemetry.app_versions import WorkerVersion
 from taskmq.scheduler.history import VersionRecorder, forget_old
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Stage, play, until, worker_event
+from tests.unit.scheduler.stage import Stage, play_one, until, worker_event
 
 
 async def _versions(stage: Stage) -> list[WorkerVersion]:
     return await stage.store.history.versions.of_workers(["a", "b"])
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_scheduler_records_the_version_of_each_worker_until_it_is_old(stage: Stage, /) -> None:
     stage.start()
     await stage.pass_by(1)
@@ -35,7 +35,7 @@ async def test_a_scheduler_records_the_version_of_each_worker_until_it_is_old(st
     assert [one.version for one in await _versions(stage)] == []
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_version_is_recorded_once_the_store_is_available_again(
     stage: Stage, /, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -54,7 +54,7 @@ async def test_a_version_is_recorded_once_the_store_is_available_again(
     assert complaints[0].startswith("store unavailable, will record versions of workers later: ")
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_scheduler_writes_at_most_ten_thousand_versions_in_a_minute(stage: Stage, /) -> None:
     recorder = VersionRecorder(stage.store.history.versions, stage.clock)
 

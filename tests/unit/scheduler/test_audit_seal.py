@@ -11,7 +11,7 @@ from taskmq.scheduler.duties import AuditSeal
 from taskmq.testing import FakeClock
 from taskmq_sql.sqlite.store import SqliteJobStore
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Stage, play
+from tests.unit.scheduler.stage import Stage, play_one
 from tests.unit.store_kit import StagedStore
 
 
@@ -23,7 +23,7 @@ def _sealed_number(stage: Stage) -> int:
     return int(stage.database.ask("SELECT count(*) FROM audit_seal")[0][0])
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_scheduler_seals_new_entries_each_second(stage: Stage, /) -> None:
     stage.start()
     await stage.pass_by(1)
@@ -36,7 +36,7 @@ async def test_a_scheduler_seals_new_entries_each_second(stage: Stage, /) -> Non
     assert broken_link(ChainLink(), await stage.store.identity.audit.chain()) == ""
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_backlog_of_entries_is_sealed_without_a_pause(stage: Stage, /) -> None:
     await _add(stage, 1200)
     stage.start()
@@ -46,7 +46,7 @@ async def test_a_backlog_of_entries_is_sealed_without_a_pause(stage: Stage, /) -
     assert _sealed_number(stage) == 1200
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_the_next_scheduler_seals_after_the_first_died(stage: Stage, /) -> None:
     first, _ = stage.start(), stage.start()
     await stage.pass_by(1)
@@ -61,7 +61,7 @@ async def test_the_next_scheduler_seals_after_the_first_died(stage: Stage, /) ->
     assert _sealed_number(stage) == 2
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_an_unavailable_store_is_tried_again(stage: Stage, /) -> None:
     await _add(stage)
     store = StagedStore(stage.database, clock=stage.store.clock)

@@ -20,7 +20,7 @@ from taskmq.scheduler.gates.claims import ClaimWaits, TaskClaims
 from taskmq.schedules.triggers import every
 from taskmq.stored_jobs.explanations import explain_job
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Player, Stage, play, until
+from tests.unit.scheduler.stage import Player, Stage, play, play_one, until
 
 _QUEUES = ("work", "other-1", "other-2")
 
@@ -83,7 +83,7 @@ async def test_queues_of_several_partitions_share_one_limit(stage: Stage, /) -> 
     assert stage.clock.since(began) < 6
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_limit_stays_held_while_its_scheduler_is_replaced(stage: Stage, /) -> None:
     jobs = await _submit(stage, "book-work", "acme", count=3)
     first = stage.start(has_state=False)
@@ -105,7 +105,7 @@ async def test_a_limit_stays_held_while_its_scheduler_is_replaced(stage: Stage, 
     await stage.all_ended()
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_run_that_ended_before_the_take_over_frees_its_limit_without_another_run(stage: Stage, /) -> None:
     async def never_confirms(batches: Sequence[int]) -> None:
         raise StoreUnavailable("the confirm is not recorded (staged)")
@@ -128,7 +128,7 @@ async def test_a_run_that_ended_before_the_take_over_frees_its_limit_without_ano
     await stage.all_ended()
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_jobs_without_claims_pass_those_that_wait(stage: Stage, /) -> None:
     limited = await _submit(stage, "book-work", "acme", count=50)
     free = await _submit(stage, "free", count=3)
@@ -141,7 +141,7 @@ async def test_jobs_without_claims_pass_those_that_wait(stage: Stage, /) -> None
     assert sorted(_ids(player)) == sorted([limited[0], *free])
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_the_work_of_a_key_is_done_once_and_answers_all_its_jobs(stage: Stage, /) -> None:
     jobs = await _submit(stage, "pay", "7", count=40, key="order:7")
     stage.start(has_state=False)
@@ -166,7 +166,7 @@ async def test_the_work_of_a_key_is_done_once_and_answers_all_its_jobs(stage: St
     assert {(await stage.store.get(job)).result for job in jobs[1:]} == {b'"paid"'}  # type: ignore[union-attr] # exists
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_jobs_of_a_key_wait_while_its_job_is_suspended(stage: Stage, /) -> None:
     first, second = await _submit(stage, "pay", "7", count=2, key="order:7")
     process = stage.start(has_state=False)
@@ -193,7 +193,7 @@ async def test_jobs_of_a_key_wait_while_its_job_is_suspended(stage: Stage, /) ->
     assert stage.job(second).attempt == 1
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_new_holder_leaves_jobs_that_wait_for_a_key_where_they_are(stage: Stage, /) -> None:
     jobs = await _submit(stage, "pay", "7", count=40, key="order:7")
     first = stage.start(has_state=False)
@@ -210,7 +210,7 @@ async def test_a_new_holder_leaves_jobs_that_wait_for_a_key_where_they_are(stage
     await stage.all_ended()
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_later_jobs_of_a_key_are_not_dispatched_before_its_work_is_done(stage: Stage, /) -> None:
     await _submit(stage, "pay", "7", count=2, key="order:7")
     stage.start(has_state=False)
@@ -227,7 +227,7 @@ async def test_later_jobs_of_a_key_are_not_dispatched_before_its_work_is_done(st
     assert {stage.job(job).version for job in jobs} == {3}
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_an_unavailable_store_delays_claims(stage: Stage, /) -> None:
     jobs = await _submit(stage, "book-work", "acme", count=2)
     process = stage.start(has_state=False)
@@ -243,7 +243,7 @@ async def test_an_unavailable_store_delays_claims(stage: Stage, /) -> None:
     assert _ids(player) == [jobs[1]]
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_cancelled_job_gets_no_claims_and_ends(stage: Stage, /) -> None:
     (job,) = await _submit(stage, "book-work", "acme")
     process = stage.start(has_state=False)
@@ -265,7 +265,7 @@ def _define_line(app: TaskMQ) -> None:
     app.task(name="post", queue="ledger", order_key="account", retry=None)(lambda account: None)
 
 
-@run_by(play, _define_line, queues=[WorkQueue("ledger", ordered=2)])
+@run_by(play_one, _define_line, queues=[WorkQueue("ledger", ordered=2)])
 async def test_stored_jobs_of_a_key_run_in_order_while_schedulers_are_replaced(stage: Stage, /) -> None:
     jobs = {key: await _post(stage, key, count=6) for key in ("north", "south")}
     process = stage.start(has_state=False)
@@ -288,7 +288,7 @@ async def test_stored_jobs_of_a_key_run_in_order_while_schedulers_are_replaced(s
         assert list(dict.fromkeys(job for job in ran if job in its)) == its
 
 
-@run_by(play, _define_line, queues=[WorkQueue("ledger", ordered=2)])
+@run_by(play_one, _define_line, queues=[WorkQueue("ledger", ordered=2)])
 async def test_a_delayed_job_holds_up_its_key_until_it_is_cancelled(stage: Stage, /) -> None:
     (first,) = await _post(stage, "north", due=stage.clock.now_ms() + 3_600_000)
     second, third = await _post(stage, "north", count=2)
@@ -314,7 +314,7 @@ async def test_a_delayed_job_holds_up_its_key_until_it_is_cancelled(stage: Stage
     assert invitation.fence is None
 
 
-@run_by(play, _define_line, queues=[WorkQueue("ledger", ordered=2)])
+@run_by(play_one, _define_line, queues=[WorkQueue("ledger", ordered=2)])
 async def test_occurrences_and_submitted_jobs_of_a_key_share_its_line(stage: Stage, /) -> None:
     (first,) = await _post(stage, "north")
     process = stage.start(has_state=False)
@@ -339,7 +339,7 @@ async def test_occurrences_and_submitted_jobs_of_a_key_share_its_line(stage: Sta
     assert instants == sorted(set(instants))
 
 
-@run_by(play, _define_line, queues=[WorkQueue("ledger", ordered=2), WorkQueue("work")])
+@run_by(play_one, _define_line, queues=[WorkQueue("ledger", ordered=2), WorkQueue("work")])
 async def test_a_schedule_without_the_key_that_its_queue_needs_is_refused(stage: Stage, /) -> None:
     process = stage.start(has_state=False)
     post = process.app.tasks["post"]

@@ -13,7 +13,7 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import TERMINAL
 from taskmq.reactions import JobEnded, job
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Stage, play, until
+from tests.unit.scheduler.stage import Stage, play_one, until
 
 _CALLS = JobFilter(tasks=("react",))
 
@@ -42,7 +42,7 @@ def _define_with_broken(app: TaskMQ) -> None:
 
 
 def _play(test: object) -> None:
-    play(test, _define)  # type: ignore[arg-type]
+    play_one(test, _define)  # type: ignore[arg-type]
 
 
 async def _calls(stage: Stage) -> list[JobRecord]:
@@ -119,7 +119,7 @@ def _define_sent(app: TaskMQ) -> None:
     async def react(ended: JobEnded) -> None: ...
 
 
-@run_by(partial(play, define=_define_sent))
+@run_by(partial(play_one, define=_define_sent))
 async def test_a_reported_end_whose_call_is_sent_is_left_to_the_worker(stage: Stage, /) -> None:
     stage.start()
     await stage.submit(2)
@@ -150,7 +150,7 @@ async def test_ends_while_no_scheduler_runs_are_seen_by_the_next_one_once(stage:
     assert await _read_ends(stage) == {early: "cancelled", late: "cancelled"}
 
 
-@run_by(partial(play, define=_define_with_broken))
+@run_by(partial(play_one, define=_define_with_broken))
 async def test_a_call_that_cannot_be_built_delays_no_other_end(stage: Stage, /) -> None:
     process = stage.start()
     broken, sound = [(await stage.submit(task=task, held=True))[0] for task in ("u", "t")]

@@ -12,7 +12,7 @@ from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import decode_envelope
 from taskmq.run.context import SCHEDULED_FOR
 from taskmq.schedules.triggers import every
-from tests.unit.scheduler.stage import START, Process, Stage, play, until
+from tests.unit.scheduler.stage import START, Process, Stage, play_one, until
 from tests.unit.worker.foreign_code import FAILURES, fail
 
 
@@ -40,7 +40,7 @@ def _define(app: TaskMQ, how: str) -> None:
 
 async def _start_scheduler(stage: Stage) -> Process:
     process = stage.start()
-    await until(lambda: len(process.scheduler.status().partitions) == 8)
+    await until(lambda: stage.holds_all(process))
     await process.app.schedules.aadd("fine", process.app.tasks["fine"], every("1s"))
     return process
 
@@ -69,7 +69,7 @@ def test_raising_middleware_delays_only_its_own_schedule(how: str, caplog: pytes
         await stage.pass_by(20)
         _check_fired_each_second(stage, process)
 
-    play(test, lambda app: _define(app, how))
+    play_one(test, lambda app: _define(app, how))
     assert any(_names(record, "firing failed", "refused") for record in caplog.records)
     assert not any("failed; restarting it" in record.msg for record in caplog.records)
 
@@ -86,7 +86,7 @@ def test_a_run_with_raising_middleware_fails_and_delays_no_schedule(
         await stage.pass_by(20)
         _check_fired_each_second(stage, process)
 
-    play(test, lambda app: _define(app, how))
+    play_one(test, lambda app: _define(app, how))
     assert not any("failed; restarting it" in record.msg for record in caplog.records)
 
 

@@ -6,7 +6,7 @@ from taskmq.model.identity import EVERYTHING_OF_ALL
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Player, Stage, play, until
+from tests.unit.scheduler.stage import Player, Stage, play_one, until
 
 _WHY = ErrorRecord(type_name=MISMATCH, message="its calls differ")
 
@@ -29,7 +29,7 @@ async def _releases(stage: Stage, job_id: str) -> list[tuple[str, str]]:
     return [(each.by, each.note) for each in await stage.store.events(job_id) if each.kind == "release"]
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_job_is_released_once_no_worker_runs_the_version_that_held_it(stage: Stage, /) -> None:
     stage.start()
     (job_id,) = await stage.submit()
@@ -51,7 +51,7 @@ async def test_a_job_is_released_once_no_worker_runs_the_version_that_held_it(st
     await player.has(1)
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_two_schedulers_release_a_job_once(stage: Stage, /) -> None:
     stage.start()
     stage.start()
@@ -66,7 +66,7 @@ async def test_two_schedulers_release_a_job_once(stage: Stage, /) -> None:
     assert await _releases(stage, job_id) == [("scheduler", "workers run version 3")]
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_job_that_an_operator_holds_stays_held_whatever_its_workers_run(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()
@@ -84,7 +84,7 @@ async def test_a_job_that_an_operator_holds_stays_held_whatever_its_workers_run(
     assert len(await _releases(stage, job_id)) == 1
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_without_a_version_a_held_job_waits_for_its_operator(stage: Stage, /) -> None:
     stage.start()
     known, unknown = await stage.submit(2)
@@ -103,7 +103,7 @@ async def test_without_a_version_a_held_job_waits_for_its_operator(stage: Stage,
     assert stage.job(unknown).state is JobState.HELD
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_held_jobs_are_released_after_an_outage_of_the_store(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()

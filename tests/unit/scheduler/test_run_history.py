@@ -15,7 +15,7 @@ from taskmq.model.telemetry.events import FailureEvent, JobEvent, encode_batch, 
 from taskmq.scheduler.alerts import AlertSettings
 from taskmq.scheduler.history import DepthSampler, RunHistory, forget_old
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import START, Player, Stage, play, until
+from tests.unit.scheduler.stage import START, Player, Stage, play_one, until
 
 _DAY = 86_400_000
 
@@ -34,7 +34,7 @@ async def _messages(stage: Stage) -> list[str]:
     return [line.message for line in page.lines]
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_log_lines_are_kept_before_the_end_of_their_run_is_known(stage: Stage, /) -> None:
     stage.start()
     (job_id,) = await stage.submit()
@@ -52,7 +52,7 @@ async def test_log_lines_are_kept_before_the_end_of_their_run_is_known(stage: St
     assert await _messages(stage) == ["one", "two"]
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_log_lines_wait_at_the_broker_while_the_store_is_unavailable(stage: Stage, /) -> None:
     process = stage.start()
     await stage.submit()
@@ -68,7 +68,7 @@ async def test_log_lines_wait_at_the_broker_while_the_store_is_unavailable(stage
     assert await _messages(stage) == ["one"]
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_message_without_log_lines_is_dropped_and_counted(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()
@@ -111,7 +111,7 @@ async def _count_events(stage: Stage) -> dict[str, int]:
     return found
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_worker_events_are_counted_and_failures_of_plain_jobs_are_kept(stage: Stage, /) -> None:
     async with stage.running(_history(stage, "a")):
         await stage.pass_by(1)
@@ -140,7 +140,7 @@ async def _failures(stage: Stage) -> list[RunFailure]:
     return (await stage.store.history.rollups.failures(FailureFilter(), limit=1_000)).failures
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_failure_is_kept_once_with_its_error_message(stage: Stage, /) -> None:
     async with stage.running(_history(stage, "a")):
         await stage.pass_by(1)
@@ -157,7 +157,7 @@ async def test_a_failure_is_kept_once_with_its_error_message(stage: Stage, /) ->
         assert await _count_events(stage) == {"dead": 2}
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_error_texts_are_limited_per_minute_and_further_failures_are_kept_without(stage: Stage, /) -> None:
     async with stage.running(_history(stage, "a")):
         await stage.pass_by(1)
@@ -177,7 +177,7 @@ async def test_error_texts_are_limited_per_minute_and_further_failures_are_kept_
         assert (await _failures(stage))[0].message == "again"
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_the_depth_of_each_queue_is_sampled_once_a_minute_and_deleted_after_a_month(stage: Stage, /) -> None:
     stage.define = _define_work
     process = stage.start(counts_runs=True)
@@ -197,7 +197,7 @@ async def test_the_depth_of_each_queue_is_sampled_once_a_minute_and_deleted_afte
     assert await depths.depths(since=0, until=stage.clock.now_ms() - 60_000, step=60_000) == []
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_minute_is_not_sampled_while_the_store_is_unavailable(stage: Stage, /) -> None:
     stage.define = _define_work
     process = stage.start(counts_runs=True)
@@ -213,7 +213,7 @@ async def test_a_minute_is_not_sampled_while_the_store_is_unavailable(stage: Sta
     assert steps[-1] == 60_000
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_one_of_several_schedulers_counts_and_the_next_one_after_its_death(stage: Stage, /) -> None:
     first, second = _history(stage, "a"), _history(stage, "b")
     async with stage.running(second):
@@ -229,7 +229,7 @@ async def test_one_of_several_schedulers_counts_and_the_next_one_after_its_death
         assert await _count_events(stage) == {"succeeded": 2}
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_job_expired_before_dispatch_is_counted_once_and_fires_an_alert(stage: Stage, /) -> None:
     await stage.store.history.alerts.put_rule(
         AlertRule(name="late", metric="expired", threshold=2, each="queue", tenant="acme")
@@ -259,7 +259,7 @@ async def test_a_job_expired_before_dispatch_is_counted_once_and_fires_an_alert(
     assert (alert.subject, alert.value, alert.state) == ("queue:work", 3.0, AlertState.FIRING)
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_jobs_expired_before_a_scheduler_counts_are_not_counted_again_by_it(stage: Stage, /) -> None:
     first = stage.start(counts_runs=True)
     await stage.pass_by(2)
@@ -273,7 +273,7 @@ async def test_jobs_expired_before_a_scheduler_counts_are_not_counted_again_by_i
     assert await _count_events(stage) == {"expired": 2}
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_counts_are_written_when_the_scheduler_stops(stage: Stage, /) -> None:
     async with stage.running(_history(stage, "a")):
         await stage.pass_by(1)
@@ -284,7 +284,7 @@ async def test_counts_are_written_when_the_scheduler_stops(stage: Stage, /) -> N
     assert await stage.store.dispatching.leases.find("history") is None
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_counting_can_be_configured_per_scheduler(stage: Stage, /) -> None:
     stage.start(counts_runs=True)
     await stage.pass_by(1)
@@ -294,7 +294,7 @@ async def test_counting_can_be_configured_per_scheduler(stage: Stage, /) -> None
     assert await _count_events(stage) == {"succeeded": 1}
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_expired_rollups_are_deleted(stage: Stage, /) -> None:
     stage.start()
     await stage.submit()

@@ -22,7 +22,7 @@ from taskmq.reactions import (
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from tests.coroutines import run_by
 from tests.unit.scheduler.reaction_kit import list_calls, put_reaction, reactions_of
-from tests.unit.scheduler.stage import Stage, play
+from tests.unit.scheduler.stage import Stage, play_one
 
 _WAITS: dict[str, Any] = {"ok": {"wait": "go"}}
 _SLEEPS: dict[str, Any] = {"now": {"sleep": 0}}
@@ -42,7 +42,7 @@ def _define(app: TaskMQ) -> None:
     def publish(events: list[ReactionEvent]) -> None: ...
 
 
-_play = partial(play, define=_define)
+_play = partial(play_one, define=_define)
 
 
 async def _start(stage: Stage, steps: dict[str, Any], **fields: Any) -> str:

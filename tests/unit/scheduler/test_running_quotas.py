@@ -10,7 +10,7 @@ from taskmq.model.states import JobState
 from taskmq.model.topology import node_queue
 from taskmq.stored_jobs.explanations import explain_job
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Stage, play, until
+from tests.unit.scheduler.stage import Stage, play_one, until
 
 
 async def _limit(stage: Stage, *quotas: Quota) -> None:
@@ -18,7 +18,7 @@ async def _limit(stage: Stage, *quotas: Quota) -> None:
     assert await stage.store.limit(Quotas(version=1, quotas=said))
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_jobs_beyond_the_quota_wait_and_start_when_others_end_in_any_queue(stage: Stage, /) -> None:
     await _limit(stage, Quota(tenant="acme", running=2))
     for _ in range(2):
@@ -45,7 +45,7 @@ async def test_jobs_beyond_the_quota_wait_and_start_when_others_end_in_any_queue
     assert most == 2
 
 
-@run_by(play, queues=(WorkQueue("train", placed=True),))
+@run_by(play_one, queues=(WorkQueue("train", placed=True),))
 async def test_placed_jobs_wait_for_their_quota_and_leave_the_nodes_to_others_meanwhile(stage: Stage, /) -> None:
     await _limit(stage, Quota(tenant="acme", running=2))
     stage.start()
@@ -74,7 +74,7 @@ async def test_placed_jobs_wait_for_their_quota_and_leave_the_nodes_to_others_me
         assert stage.states().get(JobState.QUEUED, 0) <= left
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_an_exhausted_rate_dispatches_one_job_after_the_other(stage: Stage, /) -> None:
     await _limit(stage, Quota(tenant="*", user="ann", rate=0.1, burst=2, on_limit="wait"))
     stage.start()

@@ -10,7 +10,7 @@ from taskmq.errors import ReactionNotFound
 from taskmq.reactions import JobEnded, ReactionEvent, ReactionRule, StoredReactions, job
 from tests.coroutines import run_by
 from tests.unit.scheduler.reaction_kit import list_calls, put_reaction, reactions_of
-from tests.unit.scheduler.stage import Stage, play
+from tests.unit.scheduler.stage import Stage, play_one
 
 _ANY_END = ["succeeded", "failed", "cancelled", "expired", "skipped", "upstream_failed"]
 
@@ -30,7 +30,7 @@ def _ends_of(*tasks: str, states: list[str] = ["succeeded"]) -> dict[str, Any]: 
     return {"kind": "job", "tasks": [*tasks], "states": states}
 
 
-@run_by(partial(play, define=_define))
+@run_by(partial(play_one, define=_define))
 async def test_every_end_calls_the_task_once(stage: Stage, /) -> None:
     process = stage.start()
     stage.start()
@@ -53,7 +53,7 @@ async def test_every_end_calls_the_task_once(stage: Stage, /) -> None:
     assert await list_calls(stage, "tidy") == [[("load", "cancelled")], *[[("load", "failed")]] * 3]
 
 
-@run_by(partial(play, define=_define))
+@run_by(partial(play_one, define=_define))
 async def test_two_of_three_events_call_the_task_within_the_limit(stage: Stage, /) -> None:
     process = stage.start()
     when = {"kind": "at_least", "count": 2, "parts": [_ends_of("load"), _ends_of("check"), _ends_of("other")]}
@@ -79,7 +79,7 @@ async def test_two_of_three_events_call_the_task_within_the_limit(stage: Stage, 
     assert (status.fired, status.dropped, status.waiting) == (1, 1, 0)
 
 
-@run_by(partial(play, define=_define))
+@run_by(partial(play_one, define=_define))
 async def test_a_quiet_time_calls_the_task_although_its_scheduler_died(stage: Stage, /) -> None:
     process = stage.start()
     when = {"kind": "any_of", "parts": [_ends_of("load"), _ends_of("check")]}
@@ -96,7 +96,7 @@ async def test_a_quiet_time_calls_the_task_although_its_scheduler_died(stage: St
     assert await list_calls(stage, "publish") == [[("load", "succeeded")]]
 
 
-@run_by(partial(play, define=_define))
+@run_by(partial(play_one, define=_define))
 async def test_a_replaced_reaction_keeps_its_events_and_a_removed_one_calls_nothing(stage: Stage, /) -> None:
     process = stage.start()
     when = {"kind": "all_of", "parts": [_ends_of("load"), _ends_of("check")]}
@@ -127,7 +127,7 @@ async def test_a_replaced_reaction_keeps_its_events_and_a_removed_one_calls_noth
         await reactions_of(process).remove("publish-prices")
 
 
-@run_by(partial(play, define=_define))
+@run_by(partial(play_one, define=_define))
 async def test_a_changed_condition_counts_no_earlier_ends(stage: Stage, /) -> None:
     process = stage.start()
     await put_reaction(stage, process, "tidy-up", "tidy", _ends_of("check", states=["cancelled"]))
@@ -146,7 +146,7 @@ async def test_a_changed_condition_counts_no_earlier_ends(stage: Stage, /) -> No
     assert await list_calls(stage, "tidy") == [[("load", "cancelled")]]
 
 
-@run_by(partial(play, define=_define))
+@run_by(partial(play_one, define=_define))
 async def test_a_reaction_is_decoded_again_only_if_its_definition_changed(stage: Stage, /) -> None:
     process = stage.start()
     app = process.app
@@ -165,7 +165,7 @@ async def test_a_reaction_is_decoded_again_only_if_its_definition_changed(stage:
     assert await reactions.list_all() == [changed]
 
 
-@run_by(partial(play, define=_define))
+@run_by(partial(play_one, define=_define))
 async def test_a_reaction_that_cannot_be_read_is_logged_once(
     stage: Stage, /, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -180,7 +180,7 @@ async def test_a_reaction_that_cannot_be_read_is_logged_once(
     assert caplog.text.count("reaction tidy-up: cannot read what the store has, leaving it out") == 1
 
 
-@run_by(partial(play, define=_define))
+@run_by(partial(play_one, define=_define))
 async def test_jobs_that_no_reaction_waits_for_are_not_read(stage: Stage, /) -> None:
     process = stage.start()
     await put_reaction(stage, process, "tidy-up", "tidy", _ends_of("load"))
@@ -202,7 +202,7 @@ async def test_jobs_that_no_reaction_waits_for_are_not_read(stage: Stage, /) -> 
     assert reads == [awaited]
 
 
-@run_by(partial(play, define=_define))
+@run_by(partial(play_one, define=_define))
 async def test_ended_runs_are_read_only_for_reactions_to_runs(stage: Stage, /) -> None:
     process = stage.start()
     await put_reaction(stage, process, "tidy-up", "tidy", _ends_of("load"))
@@ -223,7 +223,7 @@ async def test_ended_runs_are_read_only_for_reactions_to_runs(stage: Stage, /) -
     assert reads != []
 
 
-@run_by(partial(play, define=_define))
+@run_by(partial(play_one, define=_define))
 async def test_a_reaction_that_cannot_work_is_refused_by_name(stage: Stage, /) -> None:
     process = stage.start()
     process.app.on(job("other"), name="of-code")(process.app.tasks["tidy"])

@@ -9,7 +9,7 @@ from taskmq.contracts.broker import QueueStats
 from taskmq.errors import StoreUnavailable
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Stage, play, until
+from tests.unit.scheduler.stage import Stage, play_one, until
 
 
 def _define_once(app: TaskMQ) -> None:
@@ -17,7 +17,7 @@ def _define_once(app: TaskMQ) -> None:
     async def once() -> None: ...
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_an_unconfirmed_batch_is_published_again_with_the_same_tokens(stage: Stage, /) -> None:
     first = stage.start()
     await until(lambda: stage.holds_all(first))
@@ -39,7 +39,7 @@ async def test_an_unconfirmed_batch_is_published_again_with_the_same_tokens(stag
     await until(lambda: stage.batches() == 0)
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_jobs_whose_reports_wait_are_not_published_again(stage: Stage, /) -> None:
     store = stage.store
     vars(store.dispatching)["confirm"] = _never_confirms
@@ -65,7 +65,7 @@ async def test_jobs_whose_reports_wait_are_not_published_again(stage: Stage, /) 
     await stage.all_ended()
 
 
-@run_by(play, _define_once)
+@run_by(play_one, _define_once)
 async def test_jobs_that_run_at_most_once_and_whose_reports_wait_do_not_fail(stage: Stage, /) -> None:
     store = stage.store
     vars(store.dispatching)["confirm"] = _never_confirms
@@ -89,7 +89,7 @@ async def test_jobs_that_run_at_most_once_and_whose_reports_wait_do_not_fail(sta
     await until(lambda: stage.job(begun).state is JobState.SUCCEEDED)
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_jobs_are_published_again_although_an_earlier_holder_keeps_reports(stage: Stage, /) -> None:
     store = stage.store
     vars(store.dispatching)["confirm"] = _never_confirms
@@ -115,7 +115,7 @@ async def test_jobs_are_published_again_although_an_earlier_holder_keeps_reports
     assert stage.job(job).state is JobState.SUCCEEDED
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_confirmed_batch_is_delivered_by_the_broker_and_counts_as_in_flight(stage: Stage, /) -> None:
     first = stage.start()
     await stage.submit(100)
@@ -133,7 +133,7 @@ async def test_a_confirmed_batch_is_delivered_by_the_broker_and_counts_as_in_fli
     await until(lambda: len(player.deliveries) == 36)
 
 
-@run_by(play, _define_once)
+@run_by(play_one, _define_once)
 async def test_an_unconfirmed_job_that_must_not_run_twice_fails(stage: Stage, /) -> None:
     first = stage.start()
     await until(lambda: stage.holds_all(first))

@@ -2,7 +2,7 @@
 
 from taskmq.app_api.nodes import HostWorkers, list_hosts
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Process, Stage, play, until
+from tests.unit.scheduler.stage import Process, Stage, play_one, until
 
 
 async def _hosts(process: Process) -> list[tuple[str, list[str], list[str]]]:
@@ -12,7 +12,7 @@ async def _hosts(process: Process) -> list[tuple[str, list[str], list[str]]]:
     return [name(host) for host in await list_hosts(process.app)]
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_heartbeats_of_all_workers_are_listed_until_they_stop_or_are_silent(stage: Stage, /) -> None:
     process = stage.start()
     await stage.pass_by(1)
@@ -32,7 +32,7 @@ async def test_heartbeats_of_all_workers_are_listed_until_they_stop_or_are_silen
     assert await _hosts(process) == []
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_heartbeats_wait_for_the_store(stage: Stage, /) -> None:
     process = stage.start()
     await stage.pass_by(1)

@@ -14,7 +14,7 @@ from taskmq.testing import FlakyBroker
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import open_memory_broker, open_memory_state
 from tests.unit.app_kit import use_session
-from tests.unit.scheduler.stage import HeardBroker, Process, Stage, play
+from tests.unit.scheduler.stage import HeardBroker, Process, Stage, play_one
 from tests.unit.worker.impatient import ImpatientBroker
 
 RETRY = RetryPolicy(max_attempts=3, backoff="constant", base="10s", jitter=False)
@@ -156,4 +156,4 @@ def in_shop(
         define(app)
         also(app)
 
-    play(run, define_all)
+    play_one(run, define_all)

@@ -15,7 +15,7 @@ from taskmq.stored_jobs.explanations import Explanation, explain_job
 from taskmq.stored_jobs.explanations.expected_starts import MINUTES
 from taskmq.worker import WorkerConfig
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Stage, play, until
+from tests.unit.scheduler.stage import Stage, play_one, until
 from tests.unit.stored_jobs.kit import Shop, in_shop
 
 
@@ -97,7 +97,7 @@ async def test_a_queue_without_a_worker_is_named_with_its_broker(shop: Shop, /) 
     assert operator[1].startswith("its message has been in work.jobs since ")
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_job_without_a_scheduler_names_the_scheduler_and_the_workers_too(stage: Stage, /) -> None:
     (job,) = await stage.submit()
 
