@@ -14,6 +14,7 @@ from taskmq.http import Client
 from taskmq.tasks.task import Task
 from tests.cli.kit import inside, run_here
 from tests.cli.serving import serve_shop
+from tests.unit.app_kit import new_file_store
 
 _APP: Final = """\
 from taskmq import TaskMQ, WorkQueue
@@ -70,6 +71,7 @@ class Site:
 def open_site(folder: Path) -> Generator[Site]:
     """Serve the app in this process; the commands run in its folder."""
     (folder / "shop.py").write_text(_APP.replace("{folder}", str(folder)))
+    new_file_store(folder)
     with inside(folder), serve_shop(folder) as url:
         names: dict[str, Any] = {}
         exec(compile((folder / "shop.py").read_text(), "shop.py", "exec"), names)

@@ -16,6 +16,7 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.model.identity import digest
 from taskmq_sql import open_job_store
 from tests.cli.kit import Here, Result, command, environment, run_process
+from tests.unit.app_kit import new_file_store
 
 _PASSWORD = "ostrich lamp violet nine"
 _TOKEN = re.compile(r"tmq_[\w-]{43}")
@@ -25,7 +26,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def store(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'jobs.db'}"
+    return new_file_store(tmp_path)
 
 
 @pytest.fixture

@@ -48,6 +48,7 @@ from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.cli.kit import Here, Result, Started, bury, declare, fill, run_here
 from tests.cli.serving import serve_shop
 from tests.servers import eventually
+from tests.unit.app_kit import new_file_store
 
 _APP = """\
 from taskmq import TaskMQ, WorkQueue
@@ -398,6 +399,7 @@ def _prepare(folder: Path) -> str:
     folder.mkdir(exist_ok=True)
     (folder / "shop.py").write_text(_APP.format(folder=folder))
     (folder / "alerts.toml").write_text(_ALERTS)
+    new_file_store(folder)
     url = f"local://{folder}/broker"
     declare("reports", "ticks", url=url)
     fill("reports", ["m1"], url=url, task="report")

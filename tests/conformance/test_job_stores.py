@@ -18,6 +18,7 @@ from taskmq.testing.job_store_suite import JobStoreSuite, JobTransactions, Moved
 from taskmq_sql import open_job_store
 from tests.servers import PostgreSQL
 from tests.servers.reused_tables import ReusedTables
+from tests.unit.app_kit import new_file_store
 
 _S = TypeVar("_S", bound=JobStoreSuite)
 
@@ -58,7 +59,7 @@ class TestSqlite(JobTransactions, JobStoreSuite):
     @pytest.fixture(autouse=True)
     def _database(self, tmp_path: Path) -> None:
         self.path = tmp_path / "jobs.db"
-        self.url = f"sqlite:///{self.path}"
+        self.url = new_file_store(tmp_path)
 
     def open_store(self) -> JobStore:
         return open_job_store(self.url, BrokerOptions(name="suite"))
@@ -153,7 +154,7 @@ def _random_runs(suite: _S) -> Iterator[_S]:
 class TestSqliteAsTimePasses(MovedClocks):
     @pytest.fixture(autouse=True)
     def _database(self, tmp_path: Path) -> None:
-        self.url, self.clock = f"sqlite:///{tmp_path}/jobs.db", FakeClock()
+        self.url, self.clock = new_file_store(tmp_path), FakeClock()
 
     def open_store(self) -> JobStore:
         return open_job_store(self.url, BrokerOptions(name="suite", clock=self.clock))

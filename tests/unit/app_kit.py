@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 from taskmq.app import TaskMQ
@@ -12,6 +15,8 @@ from taskmq.contracts.broker import QueueStats
 from taskmq.middleware.chain import Middleware, Sending
 from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.testing.broker_suite.case import peek
+from taskmq_embedded.file_kind import open_file
+from taskmq_sql.sqlite.file.schema import JOB_STORE
 
 
 def new_url() -> str:
@@ -22,6 +27,24 @@ def new_url() -> str:
 def new_store() -> str:
     """Return a fresh URL of a job store in memory, which needs no thread and no file."""
     return f"sqlite://:memory:{uuid4().hex}"
+
+
+def new_file_store(folder: Path) -> str:
+    """Create an empty job store in the folder's file `jobs.db`, if there is none; return its URL."""
+    path = folder / "jobs.db"
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_bytes(_empty_store())
+    return f"sqlite:///{path}"
+
+
+@cache
+def _empty_store() -> bytes:
+    # A copy costs a tenth of the statements that create the tables.
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "jobs.db"
+        open_file(path, JOB_STORE).close()
+        return path.read_bytes()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from taskmq.http import Client, Retries
 from taskmq.http.operations import OPERATIONS
 from taskmq.model.topology import WorkQueue
 from taskmq.reactions import JobEnded, job
-from tests.unit.app_kit import new_url
+from tests.unit.app_kit import new_file_store, new_url
 from tests.unit.server.kit import build_served, define
 
 PASSWORD = "correct horse battery"
@@ -70,7 +70,7 @@ def _has_form(path: str, form: str) -> bool:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Served]:
-    app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db")
+    app = TaskMQ(new_url(), store=new_file_store(tmp_path))
     define(app)
 
     @app.on(job("data_processing"), name="bill")

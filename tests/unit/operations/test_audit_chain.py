@@ -13,6 +13,7 @@ from taskmq.contracts.jobs import JobStore
 from taskmq.model.identity import AuditEntry
 from taskmq.operations.audit import verify_chain
 from taskmq_sql import open_job_store
+from tests.unit.app_kit import new_file_store
 
 _BY = Actor(user_id="u-root", user="root")
 
@@ -20,7 +21,7 @@ _BY = Actor(user_id="u-root", user="root")
 @asynccontextmanager
 async def _open_store(folder: Path) -> AsyncGenerator[JobStore]:
     """Open a store with two users, each of whom has purged a queue."""
-    store = open_job_store(f"sqlite:///{folder}/jobs.db", BrokerOptions(name="test"))
+    store = open_job_store(new_file_store(folder), BrokerOptions(name="test"))
     try:
         for name in ("ann", "bob"):
             await store.identity.accounts.add_user(NewUser(id=f"u-{name}", name=name), by=_BY)

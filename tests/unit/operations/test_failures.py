@@ -17,7 +17,7 @@ from taskmq.operations.history import FailureChoice, FailureLine, FailuresPage, 
 from taskmq.operations.history.failures import LettersView
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
-from tests.unit.app_kit import new_url
+from tests.unit.app_kit import new_file_store, new_url
 
 pytestmark = pytest.mark.real_time
 
@@ -25,7 +25,7 @@ _DAY = 86_400_000
 
 
 def _app(folder: Path, *, store: bool = True) -> TaskMQ:
-    where = f"sqlite:///{folder}/jobs.db" if store else None
+    where = new_file_store(folder) if store else None
     app = TaskMQ(new_url(), queues=[WorkQueue("work"), WorkQueue("other")], store=where)
 
     @app.task(name="fail", queue="work", retry=None)

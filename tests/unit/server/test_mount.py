@@ -23,7 +23,7 @@ from taskmq import TaskMQ
 from taskmq.errors import InvalidSetting, NotAuthenticated
 from taskmq.model.identity import Identity, Membership, Role
 from taskmq.server import MountedServer, asgi
-from tests.unit.app_kit import new_url
+from tests.unit.app_kit import new_file_store, new_url
 from tests.unit.server.kit import define
 
 
@@ -47,7 +47,7 @@ class _ByHeader(AuthenticationBackend):
 
 
 def _app(folder: Path) -> TaskMQ:
-    app = TaskMQ(new_url(), store=f"sqlite:///{folder}/jobs.db")
+    app = TaskMQ(new_url(), store=new_file_store(folder))
     define(app)
     return app
 

@@ -28,7 +28,7 @@ from taskmq.errors import InvalidSetting
 from taskmq.model.identity import EVERYWHERE, Membership, Role
 from taskmq.server import GroupRole, OidcProvider, OidcSettings
 from taskmq.testing import FakeClock
-from tests.unit.app_kit import new_url
+from tests.unit.app_kit import new_file_store, new_url
 from tests.unit.server.kit import build_served, define, open_site
 
 _ISSUER = "https://login.example.com"
@@ -173,7 +173,7 @@ class _Site:
 
 @contextmanager
 def _open(folder: Path, provider: _Provider) -> Iterator[_Site]:
-    app = TaskMQ(new_url(), store=f"sqlite:///{folder}/jobs.db")
+    app = TaskMQ(new_url(), store=new_file_store(folder))
     define(app)
 
     async def prepare() -> None:

@@ -15,7 +15,7 @@ from litestar.testing import TestClient
 from taskmq import TaskMQ
 from taskmq.access import IdentityAdministration, PasswordHasher
 from taskmq.contracts.identity import Actor
-from tests.unit.app_kit import new_url
+from tests.unit.app_kit import new_file_store, new_url
 from tests.unit.server.kit import build_served as served_by
 from tests.unit.server.kit import define
 
@@ -42,7 +42,7 @@ def served_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Se
     # A test needs no expensive hash.
     cheap = functools.partial(PasswordHasher, time_cost=1, memory_cost=64)
     monkeypatch.setattr("taskmq.server.sign_in.PasswordHasher", cheap)
-    app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db")
+    app = TaskMQ(new_url(), store=new_file_store(tmp_path))
     define(app)
 
     async def add_admin() -> None:

@@ -21,6 +21,7 @@ from taskmq.errors import (
 )
 from taskmq.model.envelope import JSON, decode_envelope
 from taskmq.tasks.task import Task
+from tests.unit.app_kit import new_file_store
 
 # Options that a definition cannot have, which type checkers report.
 _HELD: dict[str, Any] = {"held": True}
@@ -29,7 +30,7 @@ _AN_INSTANT: dict[str, Any] = {"expires": datetime(2027, 1, 31, tzinfo=UTC)}
 
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[TaskMQ]:
-    with TaskMQ("memory://definitions", store=f"sqlite:///{tmp_path}/jobs.db") as app:
+    with TaskMQ("memory://definitions", store=new_file_store(tmp_path)) as app:
 
         @app.task(name="report", queue="reports", priority=6)
         def report(month: str, day: date, *, region: str = "eu", queue: str = "") -> str:

@@ -22,6 +22,7 @@ from taskmq.model.envelope import decode_envelope
 from taskmq.model.jobs.registrations import Origin, TaskRegistration
 from taskmq.tasks.registration import registrations_of
 from taskmq.testing import FakeClock
+from tests.unit.app_kit import new_file_store
 from tests.unit.store_kit import StagedStore
 
 
@@ -52,7 +53,7 @@ def code() -> TaskMQ:
 @pytest.fixture
 def app(tmp_path: Path, code: TaskMQ) -> Iterator[TaskMQ]:
     """Build an app without the code, on a store with registrations."""
-    with TaskMQ("memory://no-code", store=f"sqlite:///{tmp_path}/jobs.db") as app:
+    with TaskMQ("memory://no-code", store=new_file_store(tmp_path)) as app:
         _register(app, *registrations_of(code.tasks))
         yield app
 
