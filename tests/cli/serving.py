@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
-from taskmq.server import ServerSettings, build
+from taskmq.server import ServerSettings
 from taskmq.server.process import ServerProcess
 from tests.cli.kit import PATIENCE
 from tests.servers import eventually
+from tests.unit.server.kit import build_served
 
 
 @contextmanager
@@ -23,7 +24,7 @@ def serve_shop(folder: Path) -> Iterator[str]:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     settings = ServerSettings(port=0)
-    application = build(module.app, settings=settings)
+    application = build_served(module.app, settings=settings)
     process = ServerProcess(application, settings)
     found: SimpleQueue[tuple[asyncio.AbstractEventLoop, str]] = SimpleQueue()
 

@@ -31,7 +31,8 @@ _COMMANDS: Final = (
     ("job", "history", "a"),
     ("job", "explain", "a"),
     ("job", "attempts", "a"),
-    ("job", "logs", "a"),
+    # Each page of this server leads to the next.
+    ("job", "logs", "a", "--limit", "1"),
     ("job", "cancel", "a"),
     ("job", "hold", "a"),
     ("queue", "list"),
@@ -74,6 +75,13 @@ _COMMANDS: Final = (
     ("audit", "list"),
     ("audit", "export"),
 )
+
+# Name, method and path of each operation with an example.
+_FORMS: Final = [
+    (name, one.method, re.compile(".*" + re.sub(r"\\\{[^}]*\\\}", "[^/]+", re.escape(one.path))))
+    for name, one in OPERATIONS.items()
+    if name in EXAMPLES
+]
 
 
 def _spoilt(value: object, key: str = "") -> object:
@@ -120,11 +128,8 @@ class _Harmful(BaseHTTPRequestHandler):
 
     def _operation(self) -> str | None:
         path = self.path.partition("?")[0]
-        for name, one in OPERATIONS.items():
-            wanted = re.sub(r"\\\{[^}]*\\\}", "[^/]+", re.escape(one.path))
-            if one.method == self.command and re.fullmatch(f".*{wanted}", path) and name in EXAMPLES:
-                return name
-        return None
+        found = (name for name, method, form in _FORMS if method == self.command and form.fullmatch(path))
+        return next(found, None)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
         """Do nothing: the standard library would write each request to standard error."""

@@ -5,6 +5,7 @@ import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from litestar.testing import TestClient
 
 from taskmq import TaskMQ
+from taskmq.access import PasswordHasher
 from taskmq.cli.exits import OK, USAGE
 from taskmq.contracts.broker import BrokerOptions
 from taskmq_sql import open_job_store
@@ -83,8 +85,10 @@ class _Instance:
 
 
 @pytest.fixture
-def instance(tmp_path: Path) -> _Instance:
+def instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Instance:
     """Create users and their tokens: of a tenant, `aad` an admin, `bea` an operator, `cas` and `dot` viewers."""
+    # A test needs no expensive hash.
+    monkeypatch.setattr("taskmq.access.PasswordHasher", partial(PasswordHasher, time_cost=1, memory_cost=64))
     found = _Instance(tmp_path)
     found.admin("init", "root")
     found.admin("tenant", "add", "acme")

@@ -4,6 +4,7 @@ The effect of an option is written once, in the docstring or annotation of its d
 """
 
 import ast
+import functools
 import inspect
 import re
 import sys
@@ -70,6 +71,7 @@ class Option:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells if cell) + " |"
 
 
+@functools.cache
 def tables() -> dict[str, str]:
     """Return each table by its name."""
     found = {

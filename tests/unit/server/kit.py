@@ -21,6 +21,7 @@ from taskmq.model.clock import Clock
 from taskmq.model.identity import EVERYWHERE, Identity, Membership, Permission, Role
 from taskmq.server import EventSource, Identify, OidcProvider, ServerApplication, ServerSettings, build
 from taskmq.server.live import EventHub, identify_signed
+from taskmq.server.openapi.description import describe
 from taskmq.server.rates import RequestLimits
 from taskmq.server.sign_in import identify_by_store
 from tests.unit.app_kit import new_store, new_url
@@ -208,7 +209,7 @@ def build_served(
     oidc: OidcProvider | None = None,
     sources: Sequence[EventSource] = (),
 ) -> ServerApplication:
-    """Call `build`, reusing handlers between tests: building them takes longer than most tests.
+    """Call `build`, reusing handlers and their description between tests: building them takes longer than most tests.
 
     The default settings do not limit the rate of callers.
     """
@@ -217,6 +218,7 @@ def build_served(
     litestar = _twin(_built_once(chosen.body_limit))
     litestar.state = State(
         {
+            "openapi": litestar.state["openapi"],
             "app": app,
             "identify": identify_signed(identify, known),
             "sources": known,
@@ -231,7 +233,9 @@ def build_served(
 
 @cache
 def _built_once(body_limit: int) -> Litestar:
-    return build(TaskMQ(new_url()), settings=ServerSettings(body_limit=body_limit)).litestar
+    litestar = build(TaskMQ(new_url()), settings=ServerSettings(body_limit=body_limit)).litestar
+    litestar.state["openapi"] = describe(litestar)
+    return litestar
 
 
 def _twin(litestar: Litestar) -> Litestar:

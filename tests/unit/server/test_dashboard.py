@@ -1,6 +1,7 @@
 """The dashboard's files, and the development server."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from taskmq import TaskMQ
 from taskmq.errors import InvalidSetting
 from taskmq.server import ServerSettings, build
 from taskmq.server.dashboard.files import dashboard_files
-from tests.unit.app_kit import new_url
+from tests.unit.app_kit import new_store, new_url
 from tests.unit.server.kit import Site, define, open_site
 
 _STATIC = Path(__file__).parents[3] / "taskmq" / "server" / "dashboard" / "static"
@@ -113,6 +114,15 @@ def _asked_from(address: str, app: TaskMQ) -> "TestClient[Any]":
     return TestClient(call_from, base_url="http://127.0.0.1:8787")
 
 
+@pytest.fixture(scope="module")
+def developer() -> Iterator["TestClient[Any]"]:
+    """Serve a development server to a browser of the same machine."""
+    app = TaskMQ(new_url(), store=new_store())
+    define(app)
+    with _asked_from("127.0.0.1", app) as client:
+        yield client
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -132,18 +142,15 @@ def _asked_from(address: str, app: TaskMQ) -> "TestClient[Any]":
     ],
 )
 def test_development_needs_no_sign_in_and_other_sites_are_still_refused(
-    tmp_path: Path, headers: dict[str, str], status: int
+    developer: "TestClient[Any]", headers: dict[str, str], status: int
 ) -> None:
-    app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db")
-    define(app)
-    with _asked_from("127.0.0.1", app) as client:
-        answer = client.post("/api/v1/jobs", json={"job_type": "report"}, headers=headers)
+    answer = developer.post("/api/v1/jobs", json={"job_type": "report"}, headers=headers)
 
     assert answer.status_code == status, answer.text
 
 
-def test_another_machine_is_refused_by_a_development_server(tmp_path: Path) -> None:
-    app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db")
+def test_another_machine_is_refused_by_a_development_server() -> None:
+    app = TaskMQ(new_url(), store=new_store())
     with _asked_from("192.0.2.7", app) as client:
         assert client.get("/api/v1/jobs").status_code == 401
     with pytest.raises(InvalidSetting, match="without sign-in"):
