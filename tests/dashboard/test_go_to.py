@@ -54,6 +54,9 @@ def test_the_palette_opens_a_page_a_task_a_job_and_a_saved_view(eyes: Eyes, site
     eyes.see_count(page.get_by_role("link", name="reports alone"), 0)
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
+)
 def test_the_palette_pauses_and_resumes_a_queue_and_retries_failed_jobs(eyes: Eyes, site: Served) -> None:
     site.run(site.app.sessions.current().declare(site.app.tasks.queues))
     # The palette accepts a list that another page has read, perhaps before the queue existed.

@@ -13,7 +13,10 @@ from taskmq.server.examples import EXAMPLES
 from tests.dashboard.examples import Case, show_examples
 from tests.dashboard.kit import Eyes, Served, answer, violations
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [
+    pytest.mark.nightly("tests/dashboard/test_golden.py::test_a_screen_reader_finds_the_same_content_as_before"),
+    pytest.mark.timeout(120),
+]
 
 _UNITS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 
@@ -29,7 +32,6 @@ async def _count(site: Served) -> None:
     await history_of(store).rollups.add(figures)
 
 
-@pytest.mark.nightly("tests/dashboard/test_golden.py::test_a_screen_reader_finds_the_same_content_as_before")
 def test_a_plot_is_drawn_and_its_table_has_the_data_of_the_api(eyes: Eyes, site: Served) -> None:
     site.run(_count(site))
     page = eyes.open("metrics?range=1h").page
@@ -48,7 +50,6 @@ def test_a_plot_is_drawn_and_its_table_has_the_data_of_the_api(eyes: Eyes, site:
     assert [values for values in shown if values[0] != "\u2013"] == expected == [["7", "0", "0"], ["40", "3", "5"]]
 
 
-@pytest.mark.nightly("tests/dashboard/test_golden.py::test_a_screen_reader_finds_the_same_content_as_before")
 def test_the_page_of_a_queue_charts_its_own_day(eyes: Eyes, site: Served) -> None:
     site.run(_count(site))
     page = eyes.open("queues/reports").page

@@ -8,7 +8,10 @@ from playwright.sync_api import Page, expect
 
 from tests.dashboard.kit import Eyes, Served, a_job
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [
+    pytest.mark.nightly("tests/dashboard/test_job_journeys.py"),
+    pytest.mark.timeout(120),
+]
 
 _TOKEN = "Authorization: Bearer $TASKMQ_TOKEN"
 

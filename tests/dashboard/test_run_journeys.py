@@ -110,6 +110,7 @@ def test_a_run_is_started_answered_and_redriven(eyes: Eyes, site: Served, printe
     expect(page.get_by_label("Result", exact=True)).to_contain_text("summer")
 
 
+@pytest.mark.nightly("tests/dashboard/test_run_journeys.py::test_a_run_is_started_answered_and_redriven")
 def test_the_steps_of_the_last_runs_are_compared_by_keyboard(eyes: Eyes, site: Served) -> None:
     _store(site, "proofs")
     first, second = [
@@ -179,6 +180,7 @@ def test_a_run_is_found_by_a_filter_and_cancelled(eyes: Eyes, site: Served) -> N
     assert violations(page) == []
 
 
+@pytest.mark.nightly("tests/dashboard/test_run_journeys.py::test_a_run_is_started_answered_and_redriven")
 def test_a_run_is_held_released_and_cloned_with_other_parameters(eyes: Eyes, site: Served) -> None:
     _store(site, "cards")
     run = site.api.post("/workflows/cards/start", json={"params": {"album": "x", "copies": 2}}).json()["run_id"]
@@ -224,6 +226,7 @@ def test_a_queued_run_says_why_it_waits_and_begins_after_the_other(eyes: Eyes, s
         expect(page.locator(".head .state")).to_contain_text("running")
 
 
+@pytest.mark.nightly("tests/dashboard/test_run_journeys.py::test_a_run_is_started_answered_and_redriven")
 def test_an_earlier_version_of_a_workflow_becomes_the_current_one(eyes: Eyes, site: Served) -> None:
     first = _store(site, "calendars")
     second = _store(site, "calendars", _FILE.replace("default: 1", "default: 2"))

@@ -63,7 +63,7 @@ def _in_the_gate(*chosen: tuple[str, str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("project", "executor"), cases, indirect=["project"])
 
 
-@_in_the_gate(("rabbitmq", "coroutine"), ("rabbitmq", "process"))
+@_in_the_gate(("rabbitmq", "process"))
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_job_that_ends_its_worker_is_started_once_and_those_behind_it_run(project: Project, executor: str) -> None:

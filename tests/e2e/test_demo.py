@@ -233,6 +233,7 @@ def test_an_outcome_is_wrong_if_one_value_differs(folder: Path, what: str) -> No
     assert sum(not check.is_right for check in outcome.checks) == 1
 
 
+@pytest.mark.nightly("tests/e2e/test_demo.py::test_the_demo_is_correct_on_the_embedded_broker_and_leaves_nothing")
 def test_a_shop_is_served_with_a_day_of_history_until_it_is_stopped(tmp_path: Path) -> None:
     with Started(tmp_path, "demo", "--serve", "--port", "0", env={"TMPDIR": str(tmp_path)}) as demo:
         demo.says("taskmq server")

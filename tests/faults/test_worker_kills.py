@@ -131,6 +131,9 @@ def test_a_task_of_a_killed_worker_soon_runs_elsewhere(project: Project) -> None
     assert KILLS < _CAMPAIGN or statistics.median(seconds) < 5
 
 
+@pytest.mark.nightly(
+    "tests/e2e/test_poison.py::test_a_job_that_kills_its_worker_is_dead_after_three_starts_and_others_run"
+)
 @pytest.mark.timeout(300 + 4 * POISON + INNOCENT // 50)
 def test_killing_tasks_are_dead_after_three_starts_and_no_other_is_charged(project: Project) -> None:
     async def send() -> None:

@@ -77,6 +77,9 @@ def _count_ends(database: Database) -> Counter[tuple[JobState, int]]:
     return Counter((job.state, job.attempt) for job in database.jobs.values())
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_parcel_rollbacks.py::test_a_worker_without_parcels_that_joins_stops_them_and_loses_no_job"
+)
 async def test_parcels_begin_when_the_last_worker_without_them_leaves(amqp_url: str) -> None:
     database = Database()
     async with schedule_jobs(amqp_url, database) as (app, session), _working(amqp_url, "new"):
@@ -90,6 +93,9 @@ async def test_parcels_begin_when_the_last_worker_without_them_leaves(amqp_url: 
         assert _count_ends(database) == {(JobState.SUCCEEDED, 1): 2 * _JOBS}
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_parcel_rollbacks.py::test_a_worker_without_parcels_that_joins_stops_them_and_loses_no_job"
+)
 async def test_parcels_that_no_worker_understands_expire_and_their_jobs_run(
     amqp_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -155,6 +155,9 @@ def test_a_run_ends_although_its_worker_and_its_scheduler_are_killed(mill: _Mill
     assert found == {"more-1": 1, "more-2": 1, "more-3": 1, "last": 1}
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_run_faults.py::test_a_run_ends_although_its_worker_and_its_scheduler_are_killed"
+)
 def test_a_run_ends_although_rabbitmq_is_cut_off_while_a_step_ends(mill: _Mill) -> None:
     with mill.start("worker") as worker, mill.start("scheduler"):
         worker.says("waiting for jobs")

@@ -12,6 +12,7 @@ from benchmarks.fairness.simulation import Simulation, VirtualJob
 from benchmarks.fairness.traces import simulate_trace
 
 
+@pytest.mark.nightly("tests/unit/scheduler/fairness/test_guarantees.py")
 def test_worker_seconds_follow_the_weights_even_if_run_times_differ_a_hundredfold() -> None:
     found = scenarios.flood(jobs=2_000, slots=16, seconds=180.0)
 
@@ -55,6 +56,7 @@ def test_a_minimum_is_restored_within_one_run_and_a_cap_holds() -> None:
     assert counts[34.0].get("owner", 0) >= 8
 
 
+@pytest.mark.nightly("tests/unit/scheduler/fairness/test_guarantees.py")
 def test_weights_hold_across_schedulers_that_know_only_running_jobs() -> None:
     found = scenarios.killed(jobs=3_000, slots=32, seconds=240.0, every=80.0).shares(60.0)
 

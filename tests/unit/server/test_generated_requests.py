@@ -6,6 +6,7 @@
 import os
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.unit.server.kit import Site
@@ -15,6 +16,7 @@ _EXAMPLES = int(os.environ.get("TASKMQ_TEST_API_EXAMPLES", "1"))
 _LEFT_OUT = {"logIn", "logInCompat", "changePassword", "addUser", "changeUser", "followEvents"}
 
 
+@pytest.mark.nightly("tests/unit/server/test_hostile.py")
 def test_no_generated_request_is_an_error_of_the_server(site: Site) -> None:
     import schemathesis
 
