@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.house.tree import Module, modules, modules_of_tests, nodes
+from tests.house.tree import Module, functions, modules, modules_of_tests, nodes
 
 LIMITS = Path(__file__).parent / "english_limits.txt"
 
@@ -29,21 +29,20 @@ _EXAMPLES = {"shown": "build_report, not _told; find_large_value, not _lightened
 
 def clauses(module: Module) -> Iterator[tuple[int, str]]:
     """Find docstrings whose first word is neither a verb nor part of a noun phrase; yield line and text."""
-    for node in nodes(module.tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text = ast.get_docstring(node) or ""
-            first = re.match(r"[A-Za-z']+", text)
-            if first and first[0].lower() in _OPENERS:
-                yield getattr(node, "lineno", 1), text.partition("\n")[0]
+    for node in (module.tree, *nodes(module.tree, ast.ClassDef), *functions(module.tree)):
+        text = ast.get_docstring(node) or ""
+        first = re.match(r"[A-Za-z']+", text)
+        if first and first[0].lower() in _OPENERS:
+            yield getattr(node, "lineno", 1), text.partition("\n")[0]
 
 
 def participles(module: Module) -> Iterator[tuple[int, str]]:
     """Find functions whose whole name is a participle; a property may be one, as in asyncio, and so may a task."""
-    for node in nodes(module.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_exempt(node):
-            name = node.name.strip("_").lower()
-            if name in _IRREGULAR or (re.fullmatch(r"[a-z]+ed", name) and name not in _VERBS):
-                yield node.lineno, node.name
+    for node in functions(module.tree):
+        name = node.name.strip("_").lower()
+        is_participle = name in _IRREGULAR or (re.fullmatch(r"[a-z]+ed", name) and name not in _VERBS)
+        if is_participle and not _is_exempt(node):
+            yield node.lineno, node.name
 
 
 def _is_exempt(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -23,7 +23,7 @@ def page() -> str:
 
 
 def _texts(module: Module) -> Iterator[tuple[tuple[int, int], str, str]]:
-    for node in nodes(module.tree):
+    for node in nodes(module.tree, ast.Call, ast.Raise, ast.keyword, ast.FunctionDef, ast.AsyncFunctionDef):
         match node:
             case ast.Call(func=ast.Attribute(attr=level), args=[first, *_]) if level in _LEVELS:
                 yield from _pieces(first, f"log {level}")

@@ -4,7 +4,7 @@ import ast
 import re
 from typing import Final
 
-from tests.house.tree import ROOT, nodes, parse_file
+from tests.house.tree import functions, modules_with_tests
 
 # Calls that fail by themselves: pytest's and Playwright's, checking helpers, and waits with a deadline.
 _CHECKS: Final = re.compile(r"_?(raises|warns|fail|assert|check|expect|see|judge|test)(_\w+)?$").match
@@ -13,10 +13,10 @@ _WAITS: Final = {"eventually", "until", "wait_for", "wait_until", "reached", "he
 
 def test_every_test_asserts_or_calls_an_assertion_helper() -> None:
     found = {
-        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
-        for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        for node in nodes(parse_file(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+        f"{module.where}:{node.lineno}: {node.name}"
+        for module in modules_with_tests()
+        for node in functions(module.tree)
+        if node.name.startswith("test_")
         if not any(_can_fail(each) for each in ast.walk(node))
     }
 

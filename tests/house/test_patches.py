@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.house.tree import ROOT, nodes, parse_file
+from tests.house.tree import ROOT, modules_of_tests, nodes
 
 # Reason -> file below tests/ and the patched names. An argument of a constructor with a default is better.
 _PATCHED: Final[dict[str, set[str]]] = {
@@ -78,10 +78,10 @@ _PATCHED: Final[dict[str, set[str]]] = {
 
 def test_patches_of_taskmq_modules_are_listed() -> None:
     found = {
-        f"{path.relative_to(ROOT / 'tests')}: {target}"
-        for path in sorted((ROOT / "tests").rglob("*.py"))
-        for target in _patched_names(parse_file(path))
-        if path != Path(__file__)
+        f"{module.path.relative_to(ROOT / 'tests')}: {target}"
+        for module in modules_of_tests()
+        for target in _patched_names(module.tree)
+        if module.path != Path(__file__)
     }
 
     assert found == set().union(*_PATCHED.values())
@@ -90,7 +90,7 @@ def test_patches_of_taskmq_modules_are_listed() -> None:
 def _patched_names(tree: ast.Module) -> Iterator[str]:
     # The type of an object that a test got from an app counts as ours, too.
     ours = _names_of_ours(tree) | {"type"}
-    for node in nodes(tree):
+    for node in nodes(tree, ast.Call):
         match node:
             case ast.Call(func=ast.Attribute(attr="setattr"), args=[ast.Constant(value=str(target)), *_]):
                 if target.startswith("taskmq"):
@@ -110,7 +110,7 @@ def _patched_names(tree: ast.Module) -> Iterator[str]:
 def _names_of_ours(tree: ast.Module) -> set[str]:
     return {
         alias.asname or alias.name
-        for node in nodes(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("taskmq")
+        for node in nodes(tree, ast.ImportFrom)
+        if (node.module or "").startswith("taskmq")
         for alias in node.names
     }

@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from tests.house.tree import Module, classes, modules, nodes
+from tests.house.tree import Module, classes, functions, modules, nodes
 
 # `settle` settles deliveries. Everything else here is an exception with its reason.
 _SETTLES: dict[str, str] = {
@@ -146,7 +146,7 @@ def test_the_names_of_keys_are_written_in_one_module() -> None:
 def _kinds_of_keys() -> Iterator[str]:
     """Return the prefix of the keys of one kind: `once:`."""
     (keys,) = [module for module in modules() if module.where in _NAMES_KEYS]
-    for node in nodes(keys.tree):
+    for node in nodes(keys.tree, ast.Constant):
         match node:
             # The prefix of all derived ids also starts the command's output lines.
             case ast.Constant(value=str(text)) if re.fullmatch("[a-z]+:", text) and text != "taskmq:":
@@ -160,10 +160,7 @@ def test_the_plan_of_a_task_is_written_only_at_its_definition() -> None:
 
 
 def _writes_a_plan(module: Module) -> bool:
-    return any(
-        isinstance(node, ast.Attribute) and node.attr == "plan" and isinstance(node.ctx, ast.Store)
-        for node in nodes(module.tree)
-    )
+    return any(node.attr == "plan" and isinstance(node.ctx, ast.Store) for node in nodes(module.tree, ast.Attribute))
 
 
 def test_messages_and_envelopes_are_created_only_in_listed_modules() -> None:
@@ -172,26 +169,18 @@ def test_messages_and_envelopes_are_created_only_in_listed_modules() -> None:
 
 
 def _makes(module: Module, name: str) -> bool:
-    return any(
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
-        for node in nodes(module.tree)
-    )
+    return any(isinstance(node.func, ast.Name) and node.func.id == name for node in nodes(module.tree, ast.Call))
 
 
 def _says(module: Module, fits: Callable[[str], bool]) -> bool:
     docstrings = {
         id(node.body[0].value)
-        for node in nodes(module.tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
+        for node in (module.tree, *nodes(module.tree, ast.ClassDef), *functions(module.tree))
+        if node.body and isinstance(node.body[0], ast.Expr)
     }
     return any(
-        isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and fits(node.value)
-        and id(node) not in docstrings
-        for node in nodes(module.tree)
+        isinstance(node.value, str) and fits(node.value) and id(node) not in docstrings
+        for node in nodes(module.tree, ast.Constant)
     )
 
 
@@ -202,8 +191,7 @@ def _modules_that(do: object) -> set[str]:
 
 def _calls(module: Module, names: set[str]) -> bool:
     return any(
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names
-        for node in nodes(module.tree)
+        isinstance(node.func, ast.Attribute) and node.func.attr in names for node in nodes(module.tree, ast.Call)
     )
 
 
@@ -256,6 +244,9 @@ def _members(found: ast.ClassDef) -> set[str]:
             case _:
                 pass
     for part in ast.walk(found):
-        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) and ast.unparse(part.value) == "self":
-            names.add(part.attr)
+        match part:
+            case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                names.add(name)
+            case _:
+                pass
     return names - {"__init__"}

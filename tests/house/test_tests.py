@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from tests.house.tree import ROOT, nodes, parse_file
+from tests.house.tree import ROOT, functions, modules_of_tests, modules_with_tests, nodes
 
 _LONGEST_NAME = 80
 # Words that hide who acts, and first words that start a clause.
@@ -17,10 +17,10 @@ _ODD = re.compile(
 
 def test_the_name_of_a_test_describes_the_behaviour_in_80_characters() -> None:
     found = {
-        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
-        for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        for node in nodes(parse_file(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and len(node.name) > _LONGEST_NAME
+        f"{module.where}:{node.lineno}: {node.name}"
+        for module in modules_with_tests()
+        for node in functions(module.tree)
+        if len(node.name) > _LONGEST_NAME
     }
 
     assert found == set()
@@ -29,10 +29,9 @@ def test_the_name_of_a_test_describes_the_behaviour_in_80_characters() -> None:
 def test_the_name_of_a_test_names_its_subject() -> None:
     """Write a sentence of plain English: "a worker requeues the job", not "what is given back comes again"."""
     found = {
-        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
-        for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        for node in nodes(parse_file(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        f"{module.where}:{node.lineno}: {node.name}"
+        for module in modules_with_tests()
+        for node in functions(module.tree)
         if node.name.startswith("test_") and _ODD.search(node.name)
         # A suite names its own tests, and a class here overrides some.
         if not any("case" in ast.unparse(decorator) for decorator in node.decorator_list)
@@ -112,10 +111,10 @@ _RUN_BY_HAND: Final[dict[str, dict[str, set[str]]]] = {
 def test_a_test_that_only_runs_a_coroutine_is_async() -> None:
     """pytest runs `async def test_...`; `tests.coroutines.run_by` is for tests that receive objects."""
     found = {
-        f"{path.relative_to(ROOT / 'tests')}: {node.name}"
-        for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        for node in nodes(parse_file(path))
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and _only_runs_a_coroutine(node)
+        f"{module.path.relative_to(ROOT / 'tests')}: {node.name}"
+        for module in modules_with_tests()
+        for node in nodes(module.tree, ast.FunctionDef)
+        if node.name.startswith("test_") and _only_runs_a_coroutine(node)
     }
 
     listed = {f"{file}: {name}" for files in _RUN_BY_HAND.values() for file, names in files.items() for name in names}
@@ -156,12 +155,10 @@ def _bound_names(test: ast.FunctionDef) -> set[str]:
 
 
 def test_a_nightly_test_names_its_proof_in_the_gate() -> None:
-    for path in sorted((ROOT / "tests").rglob("*.py")):
-        marks = [
-            node for node in nodes(parse_file(path)) if isinstance(node, ast.Attribute) and node.attr == "nightly"
-        ]
-        calls = [node for node in nodes(parse_file(path)) if isinstance(node, ast.Call) and node.func in marks]
-        where = path.relative_to(ROOT)
+    for module in modules_of_tests():
+        marks = [node for node in nodes(module.tree, ast.Attribute) if node.attr == "nightly"]
+        calls = [node for node in nodes(module.tree, ast.Call) if node.func in marks]
+        where = module.where
         assert len(calls) == len(marks), f"{where} has a mark that names no test"
         for call in calls:
             (named,) = [ast.literal_eval(argument) for argument in call.args]

@@ -3,10 +3,9 @@
 import ast
 import functools
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Final
 
-from tests.house.tree import ROOT, nodes, parse_file
+from tests.house.tree import ROOT, Module, modules_of_tests, nodes
 
 _TESTS: Final = ROOT / "tests"
 # Campaigns measure; they are not part of the gate.
@@ -16,7 +15,8 @@ _SLEEPS: Final = {"asyncio.sleep", "time.sleep"}
 _POLLING: Final = "tests/servers/waiting.py"
 # A loop with virtual time: sleeping on it takes none.
 _VIRTUAL: Final = "tests.virtual_time"
-_REAL: Final = "pytest.mark.real_time"
+# The mark of a coroutine that waits for something outside its loop.
+_REAL: Final = "real_time"
 # Reason -> file -> functions.
 _SLEEPING: Final[dict[str, dict[str, set[str]]]] = {
     "The time of a server, a lease or a heartbeat is what is tested, and nothing is to happen meanwhile.": {
@@ -139,49 +139,62 @@ _SLEEPING: Final[dict[str, dict[str, set[str]]]] = {
 def test_real_sleeps_are_listed_with_their_reason() -> None:
     """Use `eventually` and `until` to wait; a long enough sleep is too short some day."""
     found = {
-        f"{path.relative_to(_TESTS)}: {where}"
-        for path in sorted(_TESTS.rglob("*.py"))
-        if _CAMPAIGNS not in path.parents and str(path.relative_to(ROOT)) != _POLLING
-        for where in _sleeping(path)
+        f"{module.path.relative_to(_TESTS)}: {where}"
+        for module in modules_of_tests()
+        if _CAMPAIGNS not in module.path.parents and module.where != _POLLING
+        for where in _sleeping(module)
     }
 
     listed = {f"{file}: {name}" for files in _SLEEPING.values() for file, names in files.items() for name in names}
     assert found == listed
 
 
-def _sleeping(path: Path) -> Iterator[str]:
+def _sleeping(module: Module) -> Iterator[str]:
     """Return the outermost definitions with a sleep of more than one loop iteration."""
-    is_virtual = _VIRTUAL in _reachable_modules(_name(path)) or _is_in_virtual_time(path)
-    marks = any(isinstance(node, ast.Assign) and _REAL in ast.unparse(node) for node in parse_file(path).body)
-    for node in parse_file(path).body:
+    if not any(_called_name(call) in _SLEEPS for call in nodes(module.tree, ast.Call)):
+        return
+    is_virtual = _VIRTUAL in _reachable_modules(module.name) or _is_in_virtual_time(module)
+    marks = _marks_all(module)
+    for node in module.tree.body:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
         for part in node.body if isinstance(node, ast.ClassDef) else [node]:
             # Time passes on a separate loop, and in a marked test.
-            nodes = [*ast.walk(part)]
+            nodes_of_part = [*ast.walk(part)]
             is_marked = _is_marked(part) or (
                 marks and isinstance(part, ast.AsyncFunctionDef) and "test_" in part.name
             )
-            is_real = not is_virtual or is_marked or any(_called_name(each) == "asyncio.run" for each in nodes)
-            if any(_sleeps(each, is_real) for each in nodes):
+            runs_a_loop = any(_called_name(each) == "asyncio.run" for each in nodes_of_part)
+            is_real = not is_virtual or is_marked or runs_a_loop
+            if any(_sleeps(each, is_real) for each in nodes_of_part):
                 yield part.name if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) else node.name
 
 
-def _is_in_virtual_time(path: Path) -> bool:
+def _marks_all(module: Module) -> bool:
+    """Whether a mark of the module makes all its coroutines wait in real time."""
+    return any(isinstance(node, ast.Assign) and _has_the_mark(node) for node in module.tree.body)
+
+
+def _has_the_mark(node: ast.AST) -> bool:
+    return any(isinstance(each, ast.Attribute) and each.attr == _REAL for each in ast.walk(node))
+
+
+@functools.cache
+def _is_in_virtual_time(module: Module) -> bool:
     """Whether a test of this module is an unmarked coroutine that only pytest runs."""
-    if any(isinstance(node, ast.Assign) and _REAL in ast.unparse(node) for node in parse_file(path).body):
+    if _marks_all(module):
         return False
     return any(
         isinstance(node, ast.AsyncFunctionDef)
         and node.name.startswith("test_")
         and all(ast.unparse(each).startswith(("pytest.mark.", "given(", "settings(")) for each in node.decorator_list)
         and not _is_marked(node)
-        for node in parse_file(path).body
+        for node in module.tree.body
     )
 
 
 def _is_marked(node: ast.AST) -> bool:
-    return any(_REAL in ast.unparse(each) for each in getattr(node, "decorator_list", ()))
+    return any(_has_the_mark(each) for each in getattr(node, "decorator_list", ()))
 
 
 def _sleeps(node: ast.AST, is_real: bool) -> bool:
@@ -201,23 +214,19 @@ def _called_name(node: ast.AST) -> str | None:
             return None
 
 
-def _name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
 @functools.cache
 def _imports() -> dict[str, set[str]]:
     """Return the imported test modules of each module of the tests."""
-    paths = {_name(path): path for path in _TESTS.rglob("*.py")}
+    names = {module.name for module in modules_of_tests()}
     return {
-        name: {
+        module.name: {
             found
-            for node in nodes(parse_file(path))
-            if isinstance(node, ast.ImportFrom) and node.module
+            for node in nodes(module.tree, ast.ImportFrom)
+            if node.module
             for found in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
-            if found in paths
+            if found in names
         }
-        for name, path in paths.items()
+        for module in modules_of_tests()
     }
 
 
@@ -233,12 +242,13 @@ def _reachable_modules(start: str) -> set[str]:
 def test_no_test_requires_a_speed() -> None:
     """A busy machine is slow; tests show an order by the first event, not by times."""
     found = [
-        f"{path.relative_to(ROOT)}:{line}"
-        for path in sorted(_TESTS.rglob("*.py"))
-        if _CAMPAIGNS not in path.parents
-        and _VIRTUAL not in _imports()[_name(path)]
-        and not _is_in_virtual_time(path)
-        for function in parse_file(path).body
+        f"{module.where}:{line}"
+        for module in modules_of_tests()
+        if _CAMPAIGNS not in module.path.parents
+        and any(_reads_a_clock(call) for call in nodes(module.tree, ast.Call))
+        and _VIRTUAL not in _imports()[module.name]
+        and not _is_in_virtual_time(module)
+        for function in module.tree.body
         for line in _bounds(function)
     ]
 
@@ -287,8 +297,9 @@ def _is_difference(node: ast.expr) -> bool:
     return (
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Sub)
-        and any(
-            isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _CLOCKS
-            for part in ast.walk(node)
-        )
+        and any(_reads_a_clock(part) for part in ast.walk(node))
     )
+
+
+def _reads_a_clock(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CLOCKS

@@ -1,6 +1,7 @@
 """The rule of one word per thing: duplicate names, replaced words, and words without a subject."""
 
 import ast
+import functools
 import io
 import re
 import tokenize
@@ -46,7 +47,8 @@ def test_no_identifier_uses_a_replaced_word() -> None:
 
 def _defined_classes(module: Module) -> set[str]:
     names = set(module.path.stem.split("."))
-    for node in nodes(module.tree):
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.arg, ast.Name, ast.Attribute)
+    for node in nodes(module.tree, *kinds):
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 names.add(name)
@@ -57,6 +59,7 @@ def _defined_classes(module: Module) -> set[str]:
     return names
 
 
+@functools.cache
 def _words(name: str) -> list[str]:
     return [word.lower().removesuffix("s") for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)] + [
         word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
@@ -107,7 +110,7 @@ def _prose(module: Module) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
-    for node in nodes(module.tree):
+    for node in nodes(module.tree, ast.Expr, ast.Constant):
         match node:
             case ast.Expr(value=ast.Constant(value=str(text))):
                 yield node.lineno, text

@@ -3,15 +3,20 @@
 import ast
 import functools
 import inspect
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("taskmq", "brokers", "contrib")
 # Shipped suites: they are tests of adapters, not parts of a running program.
 SUITES = ("taskmq.testing.broker_suite", "taskmq.testing.job_store_suite", "taskmq.testing.state_suite")
+
+_Node = TypeVar("_Node", bound=ast.AST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +58,12 @@ def modules_of_tests() -> tuple[Module, ...]:
     return tuple(_read(path) for path in sorted((ROOT / "tests").rglob("*.py")))
 
 
+@functools.cache
+def modules_with_tests() -> tuple[Module, ...]:
+    """Return the modules that pytest collects."""
+    return tuple(module for module in modules_of_tests() if module.path.name.startswith("test_"))
+
+
 def _read(path: Path) -> Module:
     parts = path.relative_to(ROOT).with_suffix("").parts
     if parts[0] in {"brokers", "contrib"}:
@@ -68,10 +79,24 @@ def parse_file(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+def nodes(tree: ast.Module, *kinds: type[_Node]) -> Iterator[_Node]:
+    """Yield the nodes of a file's tree that are of these kinds, one kind after the other."""
+    return chain.from_iterable(_nodes_by_kind(tree).get(kind, ()) for kind in kinds)
+
+
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield all functions of a file, nested ones included."""
+    yield from nodes(tree, ast.FunctionDef)
+    yield from nodes(tree, ast.AsyncFunctionDef)
+
+
 @functools.cache
-def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
-    """Return all nodes of a file's tree, like `ast.walk`, cached for all rules."""
-    return tuple(ast.walk(tree))
+def _nodes_by_kind(tree: ast.Module) -> dict[type[ast.AST], list[Any]]:
+    """Walk the tree once for all rules: most rules ask for a few kinds among millions of nodes."""
+    found: dict[type[ast.AST], list[Any]] = defaultdict(list)
+    for node in ast.walk(tree):
+        found[type(node)].append(node)
+    return dict(found)
 
 
 @functools.cache
@@ -93,7 +118,7 @@ def imports() -> dict[str, frozenset[str]]:
 
 
 def _imported_modules(module: Module) -> Iterator[str]:
-    for node in nodes(module.tree):
+    for node in nodes(module.tree, ast.Import, ast.ImportFrom):
         match node:
             case ast.Import(names=names):
                 yield from (alias.name for alias in names if alias.name in _by_name())
@@ -109,8 +134,8 @@ def _home(source: str, name: str) -> str | None:
     module = _by_name().get(source)
     if module is None or not module.is_package:
         return module.name if module is not None else None
-    for node in nodes(module.tree):
-        if isinstance(node, ast.ImportFrom) and node.module and any(alias.name == name for alias in node.names):
+    for node in nodes(module.tree, ast.ImportFrom):
+        if node.module and any(alias.name == name for alias in node.names):
             return _home(node.module, name)
     return module.name
 
@@ -118,7 +143,7 @@ def _home(source: str, name: str) -> str | None:
 def public_names(module: ModuleType) -> list[str]:
     """Return a module's `__all__`, or without one the names that it defines without an underscore."""
     listed: list[str] | None = getattr(module, "__all__", None)
-    return list(dict.fromkeys(defined_names(ast.parse(inspect.getsource(module))))) if listed is None else listed
+    return list(dict.fromkeys(defined_names(parse_file(Path(inspect.getfile(module)))))) if listed is None else listed
 
 
 def listed_names(tree: ast.Module) -> set[str] | None:
@@ -147,4 +172,4 @@ def defined_names(tree: ast.Module) -> Iterator[str]:
 
 def classes(module: Module) -> Iterator[ast.ClassDef]:
     """Return all classes of a module, nested ones included."""
-    yield from (node for node in nodes(module.tree) if isinstance(node, ast.ClassDef))
+    return nodes(module.tree, ast.ClassDef)
