@@ -248,8 +248,10 @@ class Leaf(Branch):
             if count >= _AS_OLD:
                 self.lanes.put(lane, (inf, 0.0))
         else:
-            self._clock = max(self._clock, self._served[lane])
-            self._served[lane] += number * _EACH_PRIORITY**-lane.priority
+            step = _EACH_PRIORITY**-lane.priority
+            # As if they were picked one by one.
+            self._clock = max(self._clock, self._served[lane] + (number - 1) * step)
+            self._served[lane] += number * step
             self.lanes.put(lane, self._turn_of(lane))
 
     def forget(self, lane: Lane) -> None:

@@ -1,5 +1,6 @@
 """Priority queue with changeable keys. Pure."""
 
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, Generic, TypeVar
 
@@ -28,6 +29,10 @@ class Order(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._current)
+
+    def __iter__(self) -> Iterator[T]:
+        """Iterate over the items, in no order."""
+        return iter(self._current)
 
     def __contains__(self, item: object) -> bool:
         return item in self._current

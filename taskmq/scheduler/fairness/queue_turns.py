@@ -63,6 +63,7 @@ class QueueTurns:
         self._slots = 1.0
         self._times = times
         self._accounts = Accounts(pools)
+        self._has_pools = bool(pools)
         self._has_caps = any(pool.max for pool in pools.values())
         self._has_minimums = any(amount > 0 for pool in pools.values() for amount in pool.min.values())
         self._owed: Order[Account] = Order()
@@ -146,6 +147,10 @@ class QueueTurns:
         Picked jobs count as in flight until `resolve` is called.
         """
         self._slots = self.capacities.get(SLOTS_ASKED) or len(self.flights) + self._open() + float(count)
+        if not self._has_pools and not self.by_heads and len(self._root.children) == 1:
+            (branch,) = self._root.children
+            if len(branch.children) > 1:
+                return self._deal(branch, count)
         part = self._accounts.honourable_part({**self.capacities, SLOTS_ASKED: self._slots})
         found: dict[Lane, int] = {}
         while count > 0 and (picked := self._pick(part, count)) is not None:
@@ -192,6 +197,40 @@ class QueueTurns:
         if abs(cost) > _NOTHING:
             leaf.charge(cost)
         self._prune(leaf)
+
+    def _deal(self, branch: Branch, count: int) -> dict[Lane, int]:
+        """Pick jobs of several tenants in one class, without pools: as one by one, but count each lane once."""
+        found: dict[Lane, int] = {}
+        dealt: dict[Lane, tuple[Leaf, Amounts, float]] = {}
+        root, children = self._root, branch.children
+        for _ in range(count):
+            leaf = children.first()
+            assert isinstance(leaf, Leaf)
+            lane = leaf.lanes.first()
+            assert lane is not None
+            if (known := dealt.get(lane)) is None:
+                needs = leaf.needs.get(lane, ONE_SLOT)
+                cost = self._worth(needs) * self._seconds(self._times.expected_next(lane))
+                dealt[lane] = leaf, needs, cost
+            else:
+                cost = known[2]
+            if len(leaf.lanes) > 1:
+                leaf.record_served(lane, 1)
+            found[lane] = found.get(lane, 0) + 1
+            root.clock = max(root.clock, branch.virtual)
+            branch.clock = max(branch.clock, leaf.virtual)
+            leaf.flying += cost
+            leaf.virtual += cost / leaf.weight
+            branch.flying += cost
+            branch.virtual += cost / branch.weight
+            children.put(leaf, (leaf.virtual, 0.0))
+        root.children.put(branch, root.key_of(branch))
+        for lane, (leaf, needs, cost) in dealt.items():
+            if len(leaf.lanes) == 1:
+                leaf.record_served(lane, found[lane])
+            self._take(leaf, needs, found[lane])
+            self._picked.setdefault(lane, []).extend([(needs, cost)] * found[lane])
+        return found
 
     def _pick(self, part: float, most: int) -> tuple[Lane, int] | None:
         while True:

@@ -108,6 +108,26 @@ def test_the_same_calls_give_the_same_turns(
         assert one.running == other.running
 
 
+@given(policy=_policies, dice=_dice)
+def test_turns_that_are_dealt_together_are_those_of_one_by_one(policy: QueuePolicy, dice: random.Random) -> None:
+    # With any pool, each turn is taken by itself.
+    together, singly = Cluster(policy), Cluster(policy, {"unused": TenantPool(name="unused")})
+    high = dice.choice([4, 9])
+    for _ in range(20):
+        submits = [(dice.choice(_TENANTS), dice.randint(1, 9), dice.randint(4, high)) for _ in range(4)]
+        room, found = dice.randint(1, 20), dice.choice([None, None, 1])
+        ends = [(dice.random(), dice.choice([None, 0.0, 0.1, 7.0])) for _ in range(dice.randint(0, room))]
+        for cluster in (together, singly):
+            for tenant, jobs, priority in submits:
+                cluster.submit(tenant, jobs, priority=priority)
+            for name, _ in cluster.start(room, found=found):
+                cluster.shares.start(name, now=0.0)
+            for which, seconds in ends[: len(cluster.running)]:
+                cluster.end(list(cluster.running)[int(which * len(cluster.running))], seconds)
+        assert together.running == singly.running
+    assert together.order(100) == singly.order(100)
+
+
 @given(
     policy=_policies.filter(lambda policy: not policy.strict),
     pools=_some_pools(),

@@ -141,6 +141,16 @@ def test_within_a_tenant_and_class_no_priority_starves_another() -> None:
 # Pools
 
 
+def test_priorities_of_a_tenant_share_its_turns_beside_another_tenant() -> None:
+    cluster = Cluster("fair")
+    for tenant, priority in (("a", 5), ("a", 4), ("b", 4)):
+        cluster.submit(tenant, 100, priority=priority)
+
+    started = Counter((lane.tenant, lane.priority) for _, lane in cluster.start(20))
+
+    assert started == {("a", 5): 8, ("a", 4): 2, ("b", 4): 10}
+
+
 def test_a_tree_divides_the_share_of_a_tenant_among_its_teams() -> None:
     pools = pools_of(
         TenantPool(name="acme", weight=3),
