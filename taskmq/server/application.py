@@ -14,6 +14,8 @@ from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import QueryParameter
+from litestar.plugins import PluginProtocol
+from litestar.plugins.core import MsgspecDIPlugin
 from litestar.routes import HTTPRoute
 
 from taskmq.app import TaskMQ
@@ -91,7 +93,7 @@ def build(
     for handler in HANDLERS:
         permission_of(handler)
         _learn_names(handler)
-    litestar = Litestar(
+    litestar = _Application(
         route_handlers=HANDLERS,
         dependencies={
             "api": Provide(_api_of, sync_to_thread=False),
@@ -121,6 +123,15 @@ def build(
     )
     _declare_options(litestar)
     return ServerApplication(litestar, root_path=settings.root_path)
+
+
+class _Application(Litestar):
+    """Litestar without its plugins for other libraries: handlers take and return only structs of msgspec."""
+
+    @staticmethod
+    def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
+        # Litestar would import Pydantic, where it is installed: half of the time to build the application.
+        return [*plugins, MsgspecDIPlugin()]
 
 
 class ServerApplication(Edge):

@@ -81,6 +81,22 @@ def test_commands_about_the_broker_import_no_code_for_stored_jobs() -> None:
     assert imported & {"taskmq.operations.bulks", "taskmq.operations.tenant_jobs", "taskmq.stored_jobs"} == set()
 
 
+def test_the_scheduler_imports_no_code_for_mail_and_none_of_a_server() -> None:
+    imported = _imported_by("import taskmq.cli.root, taskmq.cli.processes.scheduler")
+
+    assert "taskmq.scheduler.alerts.notices" in imported
+    assert imported & {"email", "smtplib", "litestar", "uvicorn", "taskmq.app_api", "taskmq.http"} == set()
+
+
+def test_the_server_imports_no_library_for_other_kinds_of_values() -> None:
+    imported = _imported_by(
+        "from taskmq import TaskMQ\nfrom taskmq.server import build\nbuild(TaskMQ('memory://', store='sqlite:///a.db'))"
+    )
+
+    assert "litestar" in imported
+    assert imported & {"pydantic", "attr", "attrs"} == set()
+
+
 def test_topology_migrate_is_imported_only_by_its_command() -> None:
     imported = _imported_by(
         "import taskmq_rabbitmq, taskmq_rabbitmq.topology_admin, taskmq_rabbitmq.admin.doctor\n"

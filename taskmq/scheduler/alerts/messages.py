@@ -1,9 +1,8 @@
-"""Messages of alerts: mail, the JSON of webhooks with its signature, and Alertmanager's format."""
+"""Messages of alerts: text, the JSON of webhooks with its signature, and Alertmanager's format."""
 
 import hashlib
 import hmac
 from collections.abc import Sequence
-from email.message import EmailMessage
 from typing import Any, Final
 
 import msgspec
@@ -33,19 +32,6 @@ def notice_id(rule: AlertRule, channel: str, changes: Sequence[AlertChange]) -> 
     ]
     digest = hashlib.sha256(msgspec.json.encode([rule.tenant, rule.name, channel, content]))
     return digest.hexdigest()[:32]
-
-
-def mail_of(notice: AlertNotice, recipient: str, sender: str) -> EmailMessage:
-    """Build the mail of a notice."""
-    message = EmailMessage()
-    message["Subject"] = subject_line(notice)
-    message["From"] = sender
-    message["To"] = recipient
-    # Equal for a repeated send whose first result is unknown, so that mail programs show it once.
-    message["Message-ID"] = f"<{notice.id}@taskmq.invalid>"
-    message["Auto-Submitted"] = "auto-generated"
-    message.set_content(_text(notice))
-    return message
 
 
 def subject_line(notice: AlertNotice) -> str:
@@ -112,13 +98,6 @@ def _alert(notice: AlertNotice, change: AlertChange) -> dict[str, Any]:
         "startsAt": _instant(min(alert.since, notice.at)),
         "endsAt": _instant(notice.at + lasts),
     }
-
-
-def _text(notice: AlertNotice) -> str:
-    rule = notice.rule
-    lines = [line_of(rule, change) for change in notice.changes]
-    whose = f" of tenant {rule.tenant}" if rule.tenant else ""
-    return "\n".join([*lines, "", f"Rule {rule.name}{whose}, {rule.severity}.", rule.note]).rstrip() + "\n"
 
 
 def line_of(rule: AlertRule, change: AlertChange) -> str:

@@ -20,8 +20,7 @@ from taskmq.errors import InvalidOption, StoreUnavailable
 from taskmq.model.history.channels import parse_channel, shown_channel
 from taskmq.model.units import DAY_MS
 from taskmq.scheduler.alerts.http import DeliveryFailed, post
-from taskmq.scheduler.alerts.mail import send_mail
-from taskmq.scheduler.alerts.messages import ALERTMANAGER_MS, mail_of, signature
+from taskmq.scheduler.alerts.messages import ALERTMANAGER_MS, signature
 from taskmq.scheduler.alerts.receivers import posts_of
 from taskmq.scheduler.alerts.settings import AlertSettings
 from taskmq.scheduler.alerts.turns import NoticeTurns
@@ -123,6 +122,8 @@ class NoticeSender:
         if channel.kind == "mail":
             if settings.mail is None:
                 raise DeliveryFailed("cannot send mail: set TASKMQ_SMTP_URL for the scheduler")
+            from taskmq.scheduler.alerts.mail import mail_of, send_mail
+
             await asyncio.to_thread(send_mail, settings.mail, mail_of(notice, channel.target, settings.sender))
             return
         if channel.kind == "alertmanager" and now - notice.at >= ALERTMANAGER_MS:
