@@ -5,7 +5,6 @@ noticed.
 """
 
 import functools
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -133,13 +132,16 @@ def _table(value: object, source: str) -> tuple[dict[str, Any], str]:
 def _toml(path: Path) -> dict[str, Any]:
     try:
         return _parse_toml(path.read_text("utf-8"))
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise InvalidSetting(f"{path} cannot be read: {error}") from error
 
 
 # Each app of a process reads the file, and parsing a project's takes as long as creating the rest of an app.
 @functools.lru_cache(maxsize=4)
 def _parse_toml(text: str) -> dict[str, Any]:
+    # Imported late, because most apps have no settings file.
+    import tomllib
+
     return tomllib.loads(text)
 
 

@@ -47,7 +47,8 @@ def test_defining_an_app_imports_no_adapter_and_no_command_line() -> None:
     )
 
     assert (
-        imported & {"pika", "sqlite3", "cyclopts", "rich", "pydantic", "taskmq_rabbitmq", "taskmq_local", "redis"}
+        imported
+        & {"pika", "sqlite3", "cyclopts", "rich", "pydantic", "taskmq_rabbitmq", "taskmq_local", "redis", "tomllib"}
         == set()
     )
 
