@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests import ignored_signals, parts, processes, virtual_time
-from tests.coroutines import run_in_real_time
+from tests.coroutines import run_in_real_time, time_within
 from tests.servers import PostgreSQL, RabbitMQ, Redis, StartRabbitMQ
 
 
@@ -48,12 +48,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
     # Slow tests come first: no process is left with a long test when the others have ended.
     if config.getoption("processes") is not None:
-        items.sort(key=_time_limit, reverse=True)
+        items.sort(key=lambda item: _time_limit(item) or 0, reverse=True)
 
 
-def _time_limit(item: pytest.Item) -> float:
+def _time_limit(item: pytest.Item) -> float | None:
     found = item.get_closest_marker("timeout")
-    return 0 if found is None else float(found.args[0] if found.args else found.kwargs["timeout"])
+    return None if found is None else float(found.args[0] if found.args else found.kwargs["timeout"])
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -62,10 +62,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     if pyfuncitem.get_closest_marker("real_time") is None:
         run = virtual_time.run
     else:
-        # It fails where it waits, before pytest ends the whole test.
         config = pyfuncitem.config
-        limit = _time_limit(pyfuncitem) or float(config.getoption("timeout") or config.getini("timeout"))
-        run = functools.partial(run_in_real_time, within=limit - 5)
+        within = time_within(_time_limit(pyfuncitem), config.getoption("timeout"), config.getini("timeout"))
+        run = functools.partial(run_in_real_time, within=within)
     if (properties := getattr(pyfuncitem.obj, "hypothesis", None)) is not None:
         if inspect.iscoroutinefunction(properties.inner_test):
             properties.inner_test = _plain(properties.inner_test, run)

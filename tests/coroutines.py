@@ -4,10 +4,22 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Final
+
+_BEFORE: Final = 5.0
 
 
-def run_in_real_time(main: Coroutine[Any, Any, None], *, within: float) -> None:
+def time_within(*limits: float | str | None) -> float | None:
+    """Return the seconds within which a test has to end, so that it fails where it waits, before pytest ends it.
+
+    Args:
+        limits: of pytest-timeout, in seconds; the first that is set counts, and 0 is no limit.
+    """
+    limit = next(float(each) for each in limits if each is not None)
+    return limit - _BEFORE if limit else None
+
+
+def run_in_real_time(main: Coroutine[Any, Any, None], *, within: float | None) -> None:
     """Run a test's coroutine in real time; the loop's exception handler must not have been called."""
     complaints: list[str] = []
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.coroutines import run_by, run_in_real_time
+from tests.coroutines import run_by, run_in_real_time, time_within
 
 _HOUR = 3600
 
@@ -62,6 +62,13 @@ def test_an_endless_wait_in_real_time_fails_where_it_waits() -> None:
     interrupted = caught.value.__cause__ or caught.value.__context__
     assert interrupted is not None
     assert "wait_in_vain" in [frame.name for frame in traceback.extract_tb(interrupted.__traceback__)]
+
+
+def test_a_test_without_a_time_limit_may_take_any_time() -> None:
+    assert time_within(0.0, None, "120") is None
+    assert time_within(None, 0.0, "120") is None
+    assert time_within(None, None, "120") == 115
+    assert time_within(300.0, 60.0, "120") == 295
 
 
 class TestRunBy:
