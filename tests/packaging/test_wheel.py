@@ -194,7 +194,15 @@ sys.meta_path.insert(0, Missing())
 
 
 @pytest.mark.timeout(300)
-def test_the_demo_needs_no_package_of_an_extra(python: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "folders",
+    [
+        ["taskmq_rabbitmq"],
+        # Without a folder, it measures the standard library.
+        pytest.param([], marks=pytest.mark.nightly("tests/packaging/test_wheel.py")),
+    ],
+)
+def test_the_demo_needs_no_package_of_an_extra(python: Path, tmp_path: Path, folders: list[str]) -> None:
     bare = tmp_path / "bare"
     venv.create(bare)
     (site_packages,) = bare.glob("lib/*/site-packages")
@@ -206,7 +214,8 @@ def test_the_demo_needs_no_package_of_an_extra(python: Path, tmp_path: Path) -> 
     assert {"litestar", "redis"} <= missing
     (site_packages / "only_required.py").write_text(_ONLY_REQUIRED.format(missing=missing))
 
-    printed = _run(bare / "bin" / "python", "-m", "taskmq", "demo", cwd=tmp_path)
+    paths = [installed / folder for folder in folders]
+    printed = _run(bare / "bin" / "python", "-m", "taskmq", "demo", *paths, cwd=tmp_path)
 
     assert "jobs of the store gave the same results" in printed
 
