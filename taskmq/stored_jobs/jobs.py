@@ -375,12 +375,12 @@ class Jobs(JobChanges):
         return answer
 
     def _new_job(self, sending: Sending) -> NewJob:
-        task = self._tasks.get(sending.envelope.task)
+        plan = self._tasks.plan_of(sending.envelope.task)
         return new_job(
             sending,
             self._producer.queue(sending.queue),
             now=self._sessions.clock.now_ms(),
-            resources=None if task is None else task.plan.resources,
+            resources=None if plan is None else plan.resources,
         )
 
     async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool:

@@ -130,7 +130,7 @@ class ReadyJob(msgspec.Struct, frozen=True, kw_only=True):
     is_over: bool = False
 
 
-class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
+class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A dispatched job that must be published.
 
     Attributes:

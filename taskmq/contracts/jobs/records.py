@@ -34,7 +34,7 @@ class StepOfRun(NamedTuple):
     child: int
 
 
-class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A submitted job. Times are ms since the epoch.
 
     Attributes:

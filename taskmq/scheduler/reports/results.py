@@ -66,7 +66,7 @@ class AcceptedResults:
         if named is None:
             return
         name, task = named
-        plan = self._app.tasks[task].plan if task in self._app.tasks else None
+        plan = self._app.tasks.plan_of(task)
         if plan is not None and plan.result is False:
             return
         await results.put(self._record(end, name, task), ttl=self._app.jobs.sent.result_ttl_of(task))
