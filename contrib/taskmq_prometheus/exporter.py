@@ -228,7 +228,7 @@ def _processes(snapshot: Snapshot) -> Iterator[Metric]:
     )
     states = GaugeMetricFamily(
         "taskmq_worker_processes",
-        "Worker processes: `starting`, `running`, `disconnected`, `draining`.",
+        "Worker processes: `starting`, `running`, `paused`, `disconnected`, `draining`.",
         labels=["state"],
     )
     for state, number in sorted(Counter(process.state for process in there).items()):

@@ -21,7 +21,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     """A worker process, as of its last report.
 
     Attributes:
-        state: starting, running, disconnected or draining.
+        state: starting, running, paused, disconnected or draining.
         slots: the maximum number of concurrent runs; `running`: the current number.
         backlog: deliveries that wait for a slot.
         memory: resident memory in bytes; `descriptors`: open file descriptors.
@@ -76,15 +76,16 @@ class ControlBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """A command for workers. Select them by `workers`, `host`, or `all`.
 
     Attributes:
-        command: `drain`: accept no new jobs, wait for running ones, and exit; `concurrency`: run `number` tasks at a
-            time until the process ends; `log_level`: log lines of `level` and above until the process ends;
-            `stacks`: report where all threads and asyncio tasks are.
+        command: `pause`: start no more jobs until `resume`, or until the process ends; `drain`: accept no new jobs,
+            wait for running ones, and exit; `concurrency`: run `number` tasks at a time until the process ends;
+            `log_level`: log lines of `level` and above until the process ends; `stacks`: report where all threads and
+            asyncio tasks are.
         workers: names of workers.
         host: the host whose workers are selected.
         grace: for `drain`, the seconds until running jobs are requeued; None for each worker's `--grace`.
     """
 
-    command: Literal["drain", "concurrency", "log_level", "stacks"]
+    command: Literal["pause", "resume", "drain", "concurrency", "log_level", "stacks"]
     workers: Annotated[list[ShortText], msgspec.Meta(max_length=1_000)] = []
     host: ShortText = ""
     all: bool = False

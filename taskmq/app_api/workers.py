@@ -20,7 +20,7 @@ class AppWorkers(AppCalls):
         return render_all(worker_view, await list_workers(self._app, within=within))
 
     async def control(self, what: ControlBody, *, within: float = 1.0) -> ControlledWorkers:
-        """Drain workers, change their concurrency or log level, or return their stacks.
+        """Pause, resume or drain workers, change their concurrency or log level, or return their stacks.
 
         Returns the answers that arrive in time. A worker that does not answer may still execute the command, for
         example after its event loop was blocked.

@@ -69,8 +69,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         v: version of the format.
         id: of this command; the answers repeat it.
-        name: `ping`, `drain`, `concurrency`, `log_level`, `stacks`, `revoke`, `preempt`, `queues`, `tasks` or
-            `watch`.
+        name: `ping`, `pause`, `resume`, `drain`, `concurrency`, `log_level`, `stacks`, `revoke`, `preempt`,
+            `queues`, `tasks` or `watch`.
         to: names of workers, `@HOST` for those of a host, or `*` for all.
         reply: the topic to answer on; "" for no answer.
         number: `concurrency`: the number of slots.

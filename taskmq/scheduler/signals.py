@@ -109,7 +109,7 @@ class LiveWorkers:
         return {name for status in self._list_consuming() for name in status.queues}
 
     def count_of(self, queue: str) -> int:
-        """Return the number of workers that consume a queue, without draining ones."""
+        """Return the number of workers that consume a queue, without paused and draining ones."""
         return sum(queue in status.queues for status in self._list_consuming())
 
     def count_unpacking(self, queue: str) -> int:
@@ -177,7 +177,7 @@ class LiveWorkers:
         return _now() - self._since
 
     def _list_consuming(self) -> list[WorkerStatus]:
-        return [status for status in self._list_live() if status.state != "draining"]
+        return [status for status in self._list_live() if status.state not in ("draining", "paused")]
 
     def _list_live(self) -> list[WorkerStatus]:
         oldest = _now() - _SILENT

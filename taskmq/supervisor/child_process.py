@@ -115,10 +115,10 @@ class ChildProcess:
 
     @property
     def consumes(self) -> bool:
-        """Whether it consumes, by its last report; silence means that it does not."""
+        """Whether it consumes, or was paused, by its last report; silence means that it does not."""
         if not self.was_ready or self.is_draining or self.ended.done() or self.silent > _FRESH:
             return False
-        return self.status is None or (self.status.state in ("running", "starting") and not self.is_stuck)
+        return self.status is None or (self.status.state in ("running", "starting", "paused") and not self.is_stuck)
 
     @property
     def is_stuck(self) -> bool:

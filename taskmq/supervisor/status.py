@@ -9,8 +9,8 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A slot for a worker process.
 
     Attributes:
-        state: `starting`, `running`, `disconnected`, `draining`, as reported by the process; or `waiting`: there is
-            no process until the next start.
+        state: `starting`, `running`, `paused`, `disconnected`, `draining`, as reported by the process; or
+            `waiting`: there is no process until the next start.
         failures: number of unexpected ends in a row.
         last_ending: reason of the last of them, as text.
         next_try: seconds until the next start; None while there is a process.

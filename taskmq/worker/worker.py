@@ -183,7 +183,9 @@ class Worker:
             return "draining"
         if self._consumer is None:
             return "starting"
-        return "running" if self._consumer.healthy else "disconnected"
+        if not self._consumer.healthy:
+            return "disconnected"
+        return "paused" if self._pauses is not None and self._pauses.pauses_all else "running"
 
     def drain(self) -> None:
         """Stop accepting deliveries; `run` returns once running jobs ended, or were interrupted after the grace."""
@@ -215,6 +217,20 @@ class Worker:
         if self._dispatcher is None:
             raise InvalidOption("concurrency: the worker does not run yet")
         self._dispatcher.slots.resize(concurrency)
+
+    def set_paused(self, *, is_paused: bool) -> None:
+        """Start no jobs until this is called again with False; running jobs continue, and waiting ones are returned.
+
+        Raises:
+            InvalidOption: the worker is draining, or is not running.
+        """
+        if (pauses := self._pauses) is None or self._is_draining.is_set():
+            raise InvalidOption(f"a worker that is {self._state} cannot be paused or resumed")
+        pauses.pauses_all = is_paused
+        pauses.wake()
+        if self._events is not None:
+            # Schedulers must not count its slots.
+            self._events.tell("beat")
 
     def on_revoked(self, job_id: str, reason: str = "") -> None:
         """Handle a cancellation over the broker: read the state, which is authoritative, immediately.

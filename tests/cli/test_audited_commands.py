@@ -74,6 +74,8 @@ _CHANGES = {
     ("run hold", _RUN): ("run.hold", _RUN),
     ("run release", _RUN): ("run.release", _RUN),
     ("run cancel", _RUN): ("run.cancel", _RUN),
+    ("worker control pause", "w1", "--within", "10ms"): ("worker.pause", "w1"),
+    ("worker control resume", "w1", "--within", "10ms"): ("worker.resume", "w1"),
     ("worker control drain", "w1", "--within", "10ms"): ("worker.drain", "w1"),
     ("worker control concurrency", "2", "w1", "--within", "10ms"): ("worker.concurrency", "w1"),
     ("worker control log-level", "debug", "w1", "--within", "10ms"): ("worker.log_level", "w1"),

@@ -22,7 +22,7 @@ def test_no_worker_is_an_empty_list_and_a_note(taskmq: Here) -> None:
 
 
 def test_a_worker_that_does_not_answer_is_not_found(taskmq: Here) -> None:
-    for command in ("status", "drain", "stacks"):
+    for command in ("status", "pause", "resume", "drain", "stacks"):
         said = taskmq("worker", "control", command, "web-1:7", "--within", "50ms")
 
         assert (said.code, said.err) == (3, "no worker answered within 50ms\n"), command

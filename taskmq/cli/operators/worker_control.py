@@ -69,6 +69,30 @@ def status(*names: str, choice: _Choice = _BY_NAME) -> int:
 
 @app.command
 @name_caller
+def pause(*names: str, choice: _Choice = _BY_NAME) -> int:
+    """Pause workers: they start no more jobs until they are resumed. Running jobs continue.
+
+    Jobs that wait in a worker return to their queues, for other workers. A pause ends with the process.
+
+    Args:
+        names: Workers, by name.
+    """
+    return _send(choice.body(names, command="pause"), choice.within)
+
+
+@app.command
+@name_caller
+def resume(*names: str, choice: _Choice = _BY_NAME) -> int:
+    """Resume paused workers.
+
+    Args:
+        names: Workers, by name.
+    """
+    return _send(choice.body(names, command="resume"), choice.within)
+
+
+@app.command
+@name_caller
 def drain(*names: str, grace: str | None = None, choice: _Choice = _BY_NAME) -> int:
     """Drain workers: they accept no new jobs, finish the running ones, and exit.
 

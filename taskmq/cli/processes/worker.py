@@ -27,7 +27,7 @@ app = Noun(name="worker")
 app.command(
     "taskmq.cli.operators.worker_control:app",
     name="control",
-    help="Command running workers: status, drain, concurrency, log-level, stacks.",
+    help="Command running workers: status, pause, resume, drain, concurrency, log-level, stacks.",
 )
 
 

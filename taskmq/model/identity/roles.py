@@ -147,7 +147,7 @@ RULES: Final[Mapping[Permission, Rule]] = {
     Permission.NODES_OPERATE: Rule(_INSTANCE, _OPERATOR, "drain, label and remove nodes"),
     Permission.WORKERS_READ: Rule(_INSTANCE, _VIEWER, "list workers"),
     Permission.WORKERS_CONTROL: Rule(
-        _INSTANCE, _OPERATOR, "drain workers, change their concurrency, read their stacks"
+        _INSTANCE, _OPERATOR, "pause and drain workers, change their concurrency, read their stacks"
     ),
     Permission.SYSTEM_READ: Rule(
         _INSTANCE, _VIEWER, "read the health of schedulers, servers and clocks, with their addresses"

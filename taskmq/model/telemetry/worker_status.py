@@ -31,7 +31,8 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
         app_version: of the app's code; empty: none was given.
         queues: public names of the queues that it consumes.
         paused: the paused queues among them.
-        state: `starting`, `running` (it consumes), `disconnected` (a subscription is not live) or `draining`.
+        state: `starting`, `running` (it consumes), `paused`, `disconnected` (a subscription is not live) or
+            `draining`.
         slots: maximum of concurrent runs.
         running: number of current runs.
         jobs: the longest of them: `job_id`, `task`, `queue`, `attempt`, and their duration in `seconds`.

@@ -28,7 +28,7 @@ async def get_workers(api: ApiGiven, state: State, within: Within = 1.0, max_age
 
 @WORKERS.handle("POST /workers/control", "controlWorkers", Permission.WORKERS_CONTROL, "Control workers")
 async def control_workers(data: JSONBody[ControlBody], api: ApiGiven, within: Within = 1.0) -> ControlledWorkers:
-    """Drain workers, change their concurrency or log level, or return their stacks.
+    """Pause, resume or drain workers, change their concurrency or log level, or return their stacks.
 
     Returns the answers that arrive in time. A worker that does not answer may still execute the command, for example
     after its event loop was blocked.

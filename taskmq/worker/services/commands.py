@@ -52,6 +52,12 @@ class CommandTarget(Protocol):
         """
         ...
 
+    def set_paused(self, *, is_paused: bool) -> None:
+        """Raises:
+        InvalidOption: it is draining.
+        """
+        ...
+
     def on_revoked(self, job_id: str, reason: str) -> None: ...
 
     def preempt(self, jobs: Sequence[Preemption]) -> None: ...
@@ -153,6 +159,8 @@ class CommandService:
                 return self._turn_on(command.seconds)
             case "drain":
                 return self._drain(command.seconds)
+            case "pause" | "resume":
+                return self._set_paused(is_paused=command.name == "pause")
             case "concurrency":
                 return self._resize(command.number)
             case "log_level":
@@ -189,6 +197,14 @@ class CommandService:
         if not (running := self._worker.status().running):
             return "done", "nothing runs", ""
         return "done", f"{running} running: after {seconds:g} s what still runs goes back to its queue", ""
+
+    def _set_paused(self, *, is_paused: bool) -> _Reply:
+        try:
+            self._worker.set_paused(is_paused=is_paused)
+        except InvalidOption as error:
+            return "refused", str(error), ""
+        _log.warning("%s on operator command", "paused" if is_paused else "resumed")
+        return "done", "", ""
 
     def _resize(self, number: int | None) -> _Reply:
         before = self._worker.status().slots

@@ -29,6 +29,9 @@ class QueuePauses(StateCopy):
     Args:
         source: where the pauses are read: in the state, or without one, from announcements of schedulers.
         queues: the queues that the worker consumes.
+
+    Attributes:
+        pauses_all: whether an operator paused the worker, so it consumes none of its queues.
     """
 
     def __init__(self, source: StatePauses | AnnouncedPauses, queues: Sequence[WorkQueue]) -> None:
@@ -38,6 +41,7 @@ class QueuePauses(StateCopy):
             source.on_change = self.wake
         self._queues = queues
         self._known: dict[str, QueuePause] = {}
+        self.pauses_all = False
         self._in_force: set[str] = set()
         self._consumer: Consumer | None = None
         self._slots: Slots | None = None
@@ -48,8 +52,8 @@ class QueuePauses(StateCopy):
         return [queue.name for queue in self._queues if queue.name in self._known]
 
     def is_paused(self, queue: WorkQueue) -> bool:
-        """Return whether the queue is paused, as far as is known here."""
-        return queue.name in self._known
+        """Return whether this worker must not consume the queue, as far as is known here."""
+        return self.pauses_all or queue.name in self._known
 
     def attach(self, consumer: Consumer, slots: Slots) -> None:
         """Set what to pause and resume; the consumer started with the queues paused that are known so far."""
@@ -101,5 +105,5 @@ class QueuePauses(StateCopy):
         _log.warning("queue %r resumed", queue.name)
 
     def _tell_paused(self, queue: WorkQueue) -> None:
-        note = self._known[queue.name].note
+        note = "" if (known := self._known.get(queue.name)) is None else known.note
         _log.warning("queue %r paused%s: its jobs are not started", queue.name, f" ({note})" if note else "")

@@ -217,6 +217,19 @@ async def test_killed_workers_are_forgotten_after_a_while(stage: Stage, /) -> No
 
 
 @run_by(play_one)
+async def test_the_slots_of_a_paused_worker_do_not_count_until_it_is_resumed(stage: Stage, /) -> None:
+    workers = LiveWorkers()
+    workers.start_hearing()
+
+    counts = []
+    for state in ("running", "paused", "running"):
+        workers.hear(worker_event(state=state))
+        counts.append((workers.count_of("work"), workers.slots_of("work")))
+
+    assert counts == [(1, 1), (0, None), (1, 1)]
+
+
+@run_by(play_one)
 async def test_a_draining_worker_takes_no_jobs_and_remains_until_it_has_ended(stage: Stage, /) -> None:
     workers = LiveWorkers()
     workers.start_hearing()

@@ -139,6 +139,27 @@ async def test_concurrency_can_be_changed_and_below_1_is_refused_with_a_message(
 
 
 @run_by(run)
+async def test_a_paused_worker_says_so_and_a_draining_one_cannot_be_paused(operator: TaskMQ, /) -> None:
+    async with working(operator, "a") as worker:
+        (paused,) = await tell(operator, "pause", "a")
+        (resumed,) = await tell(operator, "resume", "a")
+        await shop(operator.sessions.url).tasks.by_name["long"].asend()
+        while not worker.status().running:
+            await asyncio.sleep(0)
+        await tell(operator, "drain", "a", seconds=0.2)
+        (refused,) = await tell(operator, "pause", "a")
+
+    assert [(each.verdict, each.status.state) for each in (paused, resumed)] == [
+        ("done", "paused"),
+        ("done", "running"),
+    ]
+    assert (refused.verdict, refused.detail) == (
+        "refused",
+        "a worker that is draining cannot be paused or resumed",
+    )
+
+
+@run_by(run)
 async def test_the_log_level_can_be_changed_and_an_unknown_one_is_refused(operator: TaskMQ, /) -> None:
     root = logging.getLogger()
     before = root.level
@@ -219,6 +240,9 @@ class _Worker:
 
     def set_concurrency(self, concurrency: int) -> None:
         self.said.append(concurrency)
+
+    def set_paused(self, *, is_paused: bool) -> None:
+        self.said.append(is_paused)
 
     def on_revoked(self, job_id: str, reason: str) -> None:
         self.said.append((job_id, reason))

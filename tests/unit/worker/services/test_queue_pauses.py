@@ -41,6 +41,40 @@ async def test_a_paused_queue_starts_no_job_and_prefetched_ones_are_requeued_unc
 
 
 @run_by(play)
+async def test_a_paused_worker_starts_no_job_of_any_queue_until_it_is_resumed(app: StagedApp, gate: Gate, /) -> None:
+    async with working(app, concurrency=1, prefetch=4) as (worker, _):
+        await send(app, "a", "b")
+        await settle_loop()
+
+        worker.set_paused(is_paused=True)
+        await settle_loop()
+        gate.open.set()
+        await settle_loop()
+
+        assert (gate.finished, ids(await app.messages("work"))) == (["a"], ["b"])
+        assert (worker.status().state, worker.status().paused) == ("paused", [])
+
+        worker.set_paused(is_paused=False)
+        await settle_loop()
+
+        assert (gate.finished, worker.status().state) == (["a", "b"], "running")
+        assert [attempt for _, attempt, _ in gate.attempts] == [1, 1]
+
+
+@run_by(play)
+async def test_a_resumed_worker_still_respects_the_pause_of_a_queue(app: StagedApp, gate: Gate, /) -> None:
+    async with working(app) as (worker, _):
+        worker.set_paused(is_paused=True)
+        await pause_queues(app, ["work"])
+        worker.set_paused(is_paused=False)
+        await settle_loop()
+        await send(app, "a")
+        await settle_loop()
+
+        assert (gate.started, worker.status().paused) == ([], ["work"])
+
+
+@run_by(play)
 async def test_a_worker_polls_pauses_within_ten_seconds(app: StagedApp, gate: Gate, /) -> None:
     async with working(app, control=False):
         await pause_queues(app, ["work"])
