@@ -24,6 +24,8 @@ class HostNodeView(msgspec.Struct, frozen=True, kw_only=True):
         workers: names of the worker processes on it that reported in the last 35 s.
         queues: the queues that they consume.
         slots: their maximum of concurrent runs; `running`: their current runs.
+        cpu: cores that they used in the last ten seconds or more, without their child processes; `memory`: their
+            resident memory in bytes.
     """
 
     node_id: str
@@ -43,6 +45,8 @@ class HostNodeView(msgspec.Struct, frozen=True, kw_only=True):
     queues: list[str]
     slots: int
     running: int
+    cpu: float
+    memory: int
 
 
 class NodeList(msgspec.Struct, frozen=True):

@@ -307,6 +307,8 @@ def _view(host: HostWorkers) -> HostNodeView:
         queues=sorted({queue for each in workers for queue in each.queues}),
         slots=sum(each.slots for each in workers),
         running=sum(each.running for each in workers),
+        cpu=sum(each.cpu for each in workers),
+        memory=sum(each.memory for each in workers),
     )
 
 

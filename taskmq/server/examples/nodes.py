@@ -23,6 +23,8 @@ _NODE: Final[dict[str, Any]] = {
     "queues": ["images", "taskmq.node.gpu-1"],
     "slots": 8,
     "running": 1,
+    "cpu": 1.4,
+    "memory": 2147483648,
 }
 _ALLOCATION: Final[dict[str, Any]] = {
     "allocation_id": SOME_ID,

@@ -100,15 +100,16 @@ def test_an_app_with_an_invalid_version_is_refused() -> None:
 
 async def test_heartbeats_in_the_store_are_listed_without_the_broker(tmp_path: Path) -> None:
     app = TaskMQ("amqp://127.0.0.1:1", store=f"sqlite:///{tmp_path}/jobs.db", send_timeout="1s")
-    status = worker_event(name="w", host="vm", slots=4, running=1).status
+    workers = [worker_event(name=name, host="vm", slots=4, running=1, cpu=0.5, memory=2**30) for name in ("v", "w")]
     async with app:
         before = await app.sessions.store().now_ms()
         await app.sessions.store().nodes.report([NodeTold(name="gpu-1")])
-        await app.sessions.store().nodes.report_workers([status])
+        await app.sessions.store().nodes.report_workers([each.status for each in workers])
         node, host = await OperatorApi(app).nodes.list()
 
     assert (node.name, node.workers, node.status) == ("gpu-1", [], "available")
-    assert (host.name, host.workers, host.queues, host.running, host.slots) == ("vm", ["w"], ["work"], 1, 4)
+    assert (host.name, host.workers, host.queues) == ("vm", ["v", "w"], ["work"])
+    assert (host.running, host.slots, host.cpu, host.memory) == (2, 8, 1.0, 2**31)
     assert (milliseconds_in(host.heartbeat_at or "") or 0) >= before
 
 
