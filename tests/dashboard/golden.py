@@ -35,6 +35,7 @@ TREES: Final = {
     "workflow": "workflows/order-17",
     "queues": "queues",
     "workers": "workers",
+    "nodes": "nodes",
     "node": "nodes/order-17",
     "pools": "pools",
     "quotas": "quotas",

@@ -97,6 +97,23 @@ def test_a_node_is_drained_and_shows_the_users_of_its_resources(eyes: Eyes, site
     assert violations(page) == []
 
 
+def test_the_use_of_each_node_is_shown_with_the_most_used_one_first(eyes: Eyes) -> None:
+    (found,) = EXAMPLES["listNodes"].answers[200]["items"]
+    host = found | {"name": "web-1", "capacity": {}, "slots": 4, "running": 3, "cpu": 2.8, "memory": 512_000_000}
+    eyes.page.route(re.compile(r"/api/v1/nodes"), lambda route: answer(route, {"items": [found, host]}))
+    page = eyes.open("nodes").page
+
+    for figure, rows in {
+        "Busy slots": ["web-1 3 of 4", "gpu-1 1 of 8"],
+        "Used cores": ["web-1 2.8", "gpu-1 1.4 of 16"],
+        "Used memory": ["web-1 512 MB", "gpu-1 2.1 GB of 69 GB"],
+    }.items():
+        card = page.locator("section", has=page.get_by_role("heading", name=figure))
+        shown = [row.replace("\n", " ") for row in card.locator(".spans > div").all_inner_texts()]
+        assert sorted(shown) == sorted(rows), figure
+    assert violations(page) == []
+
+
 @pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")
 def test_a_worker_counts_its_jobs_that_cannot_be_settled(eyes: Eyes) -> None:
     (found,) = EXAMPLES["listWorkers"].answers[200]["items"]
@@ -137,7 +154,7 @@ def test_workers_are_grouped_by_node_queue_and_version(eyes: Eyes) -> None:
     assert violations(page) == []
 
 
-def test_an_operator_reads_stacks_changes_slots_and_drains_a_worker(browser: Browser, tmp_path: Path) -> None:
+def test_an_operator_reads_stacks_changes_slots_pauses_and_drains_a_worker(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path, development=True) as served, working(served), watching(browser, served) as eyes:
         page = eyes.open("workers").page
         eyes.click("w1")
@@ -150,12 +167,16 @@ def test_an_operator_reads_stacks_changes_slots_and_drains_a_worker(browser: Bro
         page.get_by_label("New slots").fill("2")
         eyes.confirm("Change slots")
         expect(page.locator(".head")).to_contain_text("0 of 2 slots busy")
+        eyes.click("Pause")
+        expect(page.locator(".head .state")).to_contain_text("paused")
+        eyes.click("Resume")
+        expect(page.locator(".head .state")).to_contain_text("running")
         eyes.click("Drain")
         eyes.confirm("Drain")
 
         eyes.see("Worker not found")
         done = [one["action"] for one in served.api.get("/audit", params={"action": "worker."}).json()["items"]]
-        assert done == ["worker.drain", "worker.concurrency", "worker.stacks"]
+        assert done == [f"worker.{verb}" for verb in ("drain", "resume", "pause", "concurrency", "stacks")]
 
 
 @pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")

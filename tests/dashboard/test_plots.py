@@ -63,6 +63,42 @@ def test_the_page_of_a_queue_charts_its_own_day(eyes: Eyes, site: Served) -> Non
     expect(plot.locator(".chart")).to_have_attribute("aria-label", re.compile("succeeded none"))
 
 
+def test_heat_strips_show_how_long_jobs_waited_in_each_queue(browser: Browser, site: Served) -> None:
+    def series(queue: str, *values: float | None) -> dict[str, Any]:
+        points = [{"at": f"2027-01-30T17:{30 * at:02}:00Z", "value": value} for at, value in enumerate(values)]
+        return {"metric": "wait_p95", "labels": {"queue": queue}, "points": points}
+
+    found = {"items": [series("mail", 0.05, None), series("images", 2.0, 400.0), series("idle", None, None)]}
+    with show_examples(browser, site, Case("one")) as eyes:
+        eyes.page.route(re.compile("metric=wait_p95"), lambda route: answer(route, {**found, "versions": []}))
+        plot = eyes.open("queues").page.get_by_role("figure").filter(has_text="Wait before the start")
+
+        expect(plot.locator(".spans > div")).to_have_text([re.compile("^images.*6 min 40 s$"), re.compile("^mail")])
+        shades = plot.locator(".spans rect").evaluate_all("all => all.map(one => one.getAttribute('fill-opacity'))")
+        assert [float(shade) for shade in shades] == pytest.approx([0.4, 0.7, 0.1])
+        plot.get_by_role("button", name="Table").click()
+        expect(plot.locator("tbody tr")).to_contain_text(["2 s50 ms", "6 min 40 s\u2013"])
+
+
+@pytest.mark.parametrize(("width", "fits"), [(1360, True), (1280, True), (360, False)])
+def test_a_graph_fits_its_card_or_scrolls_with_a_hint(browser: Browser, site: Served, width: int, fits: bool) -> None:
+    graph = copy.deepcopy(EXAMPLES["getRunGraph"].answers[200])
+    first, step = graph["steps"]
+    graph["steps"] = [first, *(step | {"step": f"part-{n}", "needs": [first["step"]]} for n in range(4))]
+    with show_examples(browser, site, Case("one", width=width)) as eyes:
+        eyes.page.route(re.compile("/runs/[^/]+/graph"), lambda route: answer(route, graph))
+        drawing = eyes.open("runs/order-17").page.locator(".graph")
+        hint = eyes.page.get_by_text("Scroll to see all steps.")
+
+        expect(hint).to_have_count(0 if fits else 1)
+        assert drawing.evaluate("at => at.scrollWidth <= at.clientWidth") is fits
+        last = drawing.get_by_role("link", name=re.compile("part-3"))
+        last.focus()
+        assert last.evaluate(
+            "at => at.getBoundingClientRect().right <= at.closest('.graph').getBoundingClientRect().right"
+        )
+
+
 def test_the_page_of_a_queue_names_only_the_first_workers_and_tasks(browser: Browser, site: Served) -> None:
     with show_examples(browser, site, Case("one")) as eyes:
         found: dict[str, Any] = copy.deepcopy(EXAMPLES["getQueue"].answers[200])

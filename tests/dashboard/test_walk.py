@@ -74,6 +74,14 @@ def _retry_jobs_of_a_tenant(by: Operator) -> None:
     expect(by.page.locator("[data-done]")).to_have_text("2 done, 0 not changed.")
 
 
+def _find_the_stuck(by: Operator) -> None:
+    by.clicks += 1
+    by.page.locator(".attention").get_by_role("link", name=re.compile("overdue$")).click()
+    row = by.page.get_by_role("row", name="stuck")
+    expect(row).to_contain_text("late")
+    expect(row).to_contain_text("no worker")
+
+
 def _why_a_job_waits(by: Operator) -> None:
     by.tile("Scheduled or held")
     by.click("waits")
@@ -183,6 +191,7 @@ def _find_usage_of_a_tenant(by: Operator) -> None:
 _WALKS: Final[dict[str, Callable[[Operator], None]]] = {
     "Which jobs failed last night, and why?": _failed_and_why,
     "Run the failed jobs of tenant acme again": _retry_jobs_of_a_tenant,
+    "What is stuck?": _find_the_stuck,
     "Why does this job not run?": _why_a_job_waits,
     "What is due next?": _find_next_instants,
     "Run a schedule now": _run_a_schedule_now,
@@ -209,6 +218,12 @@ async def _fail(site: Served, **fields: Any) -> None:
     await driver.schedulers.apply([report(job, "failed", error=_DECLINED)])
 
 
+async def _add_overdue_job(site: Served) -> None:
+    driver = JobDriver(site.app.sessions.store())
+    job = await driver.submit(key="stuck", task="billing.charge", queue="billing", body=_BODY)
+    await driver.expect_update(job, due=job.due - 120_000)
+
+
 async def _store_figures(site: Served) -> None:
     store = site.app.sessions.store()
     key = RollupKey(minute_of(await store.now_ms()), "billing.charge", "billing", "acme")
@@ -226,6 +241,7 @@ async def _fail_run(site: Served) -> None:
 def _prepare(site: Served) -> None:
     charge = {"job_type": "billing.charge", "payload": {"account": "ann", "cents": 250}}
     site.submit({**charge, "job_id": "waits", "schedule_time": "2099-01-31T09:00:00Z"})
+    site.run(_add_overdue_job(site))
     site.submit({**charge, "job_id": "unwanted", "schedule_time": "2099-02-28T09:00:00Z"})
     site.run(_store_figures(site))
     far = {"schedule_time": "2099-01-31T09:00:00Z", "labels": {"batch": "many"}}

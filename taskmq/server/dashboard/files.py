@@ -22,6 +22,8 @@ _UNUSED: Final = re.compile(
     rb"^ *(?:/\*(?:(?!\*/).)*\*/|//[^\n]*)$|/\*\* @type [^*\n]*\*/ ?|^ +", re.MULTILINE | re.DOTALL
 )
 _STYLE_SPACES: Final = re.compile(rb"(?<=[{};,:]) | (?=[{}])")
+# In braces and around operators that no text has.
+_SCRIPT_SPACES: Final = re.compile(rb"(?<=\{) | (?=\})| (=>|[!=]==|&&|\|\||\?\?) ")
 
 
 class DashboardFile(NamedTuple):
@@ -72,7 +74,11 @@ def _walk(folder: Traversable, below: str) -> Iterator[tuple[str, bytes]]:
             yield from _walk(entry, f"{path}/")
         elif path.rpartition(".")[2] in _TYPES:
             content = _UNUSED.sub(_blank_lines, entry.read_bytes())
-            yield path, _STYLE_SPACES.sub(b"", content) if path.endswith(".css") else content
+            if path.endswith(".css"):
+                content = _STYLE_SPACES.sub(b"", content)
+            elif path.endswith(".js"):
+                content = _SCRIPT_SPACES.sub(rb"\1", content)
+            yield path, content
 
 
 def _blank_lines(unused: re.Match[bytes]) -> bytes:

@@ -28,7 +28,7 @@ _METRICS: Final[dict[int, Any]] = {
         "items": [
             {
                 "metric": "failure_rate",
-                "labels": {},
+                "labels": {"queue": "billing"},
                 "points": [{"at": "2027-01-30T17:12:00.000Z", "value": 0.25}],
             }
         ],
@@ -134,7 +134,9 @@ HISTORY: Final[Mapping[str, Example]] = {
             }
         },
     ),
-    "queryMetrics": Example(parameters={"metric": "failure_rate", "step": 60, **_TIME}, answers=_METRICS),
+    "queryMetrics": Example(
+        parameters={"metric": "failure_rate", "step": 60, "by": "queue", **_TIME}, answers=_METRICS
+    ),
     "getMetricsCompat": Example(parameters={"name": "failure_rate"}, answers=_METRICS),
     "listFailures": Example(
         parameters={"task": "billing.charge"},

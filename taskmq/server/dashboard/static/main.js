@@ -8,7 +8,7 @@ import { KEYS, PLACES, startKeys } from "./lib/keys.js";
 import { Icon, Logo } from "./lib/icons.js";
 import { replicaAge, staleness, startLive, stopLive, useLive } from "./lib/live.js";
 import { groups, keyOf, openView, PAGES, tabsOf, viewOf } from "./lib/pages.js";
-import { Dialog, Failure, Notices, notify } from "./lib/parts.js";
+import { Dialog, Failure, Notices, notify, Select } from "./lib/parts.js";
 import { change, to, useRoute } from "./lib/route.js";
 import { signInCheck } from "./lib/start.js";
 import { badgeOf, useSummary } from "./lib/summary.js";
@@ -91,10 +91,7 @@ function Tenants({ chosen }) {
   const [names, set] = useState(own.filter((name) => name && name !== "*"));
   const load = () => { if (everywhere) read("tenants").then((found) => set(found.items.map((/** @type {any} */ one) => one.name)), () => undefined); };
   if (!everywhere && names.length < 2 && !chosen) return null;
-  return html`<label class="inline"><span class="sr">Tenant</span><select value=${chosen} onFocus=${load} onPointerEnter=${load} onChange=${(/** @type {any} */ e) => change({ tenant: e.target.value, cursor: "" })}>
-    <option value="">${everywhere ? "All tenants" : "Choose a tenant"}</option>
-    ${[...new Set([...names, ...(chosen ? [chosen] : [])])].map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
-  </select></label>`;
+  return html`<label class="inline"><span class="sr">Tenant</span><${Select} of=${[["", everywhere ? "All tenants" : "Choose a tenant"], ...new Set([...names, ...(chosen ? [chosen] : [])])]} value=${chosen} onFocus=${load} onPointerEnter=${load} set=${(/** @type {string} */ tenant) => change({ tenant, cursor: "" })} /></label>`;
 }
 
 /** The saved views of pages that are not in the navigation. */
@@ -140,7 +137,7 @@ function Frame() {
       <button type="button" class="jump" title="Go to (Ctrl K)" aria-label="Go to" onClick=${openPalette}><${Icon} name="search" /><span>Search or go to</span><kbd>Ctrl K</kbd></button>
       <${Tenants} chosen=${session.tenant} />
       <${LivePill} />
-      <label class="inline"><span class="sr">Theme</span><select value=${theme} onChange=${(/** @type {any} */ event) => paint(event.target.value)}>${THEMES.map((one) => html`<option key=${one} value=${one}>${one[0].toUpperCase() + one.slice(1)}</option>`)}</select></label>
+      <label class="inline"><span class="sr">Theme</span><${Select} of=${THEMES.map((one) => [one, one[0].toUpperCase() + one.slice(1)])} value=${theme} set=${paint} /></label>
       <button type="button" class="plain" title="Keyboard shortcuts (?)" aria-label="Keyboard shortcuts" onClick=${() => showSheet(true)}>?</button>
     </header>
     ${server?.is_development && html`<aside class="banner" aria-label="Mode">Development server: no sign-in, only reachable from this machine.</aside>`}

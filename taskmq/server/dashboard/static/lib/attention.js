@@ -3,11 +3,11 @@
 import { may } from "./api.js";
 import { backlogOf, stateOf } from "./backlog.js";
 import { useData } from "./data.js";
-import { count, span } from "./format.js";
+import { count, countText, span } from "./format.js";
 import { html } from "./html.js";
 import { Icon } from "./icons.js";
 import { to } from "./route.js";
-import { countOf, FAILED_HOUR, firing, OVERDUE } from "./summary.js";
+import { countOf, FAILED_HOUR, firing, LONG, OVERDUE } from "./summary.js";
 
 const OLD = 300;
 const MOST = 8;
@@ -15,7 +15,7 @@ const MOST = 8;
 /** @typedef {{icon: string, kind: string, text: string, more: string, href: string}} Item */
 
 /** @param {{count: number, is_exact: boolean}} of */
-const jobs = ({ count: many, is_exact }) => `${count(many)}${is_exact ? "" : "+"} ${many === 1 ? "job" : "jobs"}`;
+const jobs = ({ count: many, is_exact }) => `${countText({ count: many, is_exact })} ${many === 1 ? "job" : "jobs"}`;
 
 /** Describe a queue that needs attention.
  * @param {any} one @param {number} at when it was read @returns {Item[]} */
@@ -43,6 +43,7 @@ function itemsOfPart({ part, status, finding }) {
 function find(summary, queues, health) {
   const failed = countOf(summary, FAILED_HOUR);
   const overdue = countOf(summary, OVERDUE);
+  const long = countOf(summary, LONG);
   const ofQueues = (queues.data?.queues ?? []).flatMap((/** @type {any} */ one) => itemsOf(one, queues.at));
   return [
     ...(health.data?.parts ?? []).flatMap(itemsOfPart),
@@ -50,6 +51,7 @@ function find(summary, queues, health) {
     ...ofQueues.filter((/** @type {Item} */ one) => one.kind === "bad"),
     ...(failed?.count ? [{ icon: "failures", kind: "bad", text: `${jobs(failed)} failed in the last hour`, more: "", href: to("jobs", { filter: FAILED_HOUR }) }] : []),
     ...(overdue?.count ? [{ icon: "scheduled", kind: "warn", text: `${jobs(overdue)} ${overdue.count === 1 ? "is" : "are"} overdue`, more: "by more than a minute", href: to("jobs", { filter: OVERDUE }) }] : []),
+    ...(long?.count ? [{ icon: "running", kind: "warn", text: `${jobs(long)} ${long.count === 1 ? "has" : "have"} run for over an hour`, more: "", href: to("jobs", { filter: LONG }) }] : []),
     ...ofQueues.filter((/** @type {Item} */ one) => one.kind !== "bad"),
   ];
 }

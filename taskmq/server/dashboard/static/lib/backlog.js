@@ -42,6 +42,14 @@ export function useDepths() {
   return found;
 }
 
+/** Load how long jobs waited in each queue over a day, in half hours; the longest waits first.
+ * @returns {import("./plot.js").Line[]} */
+export function useWaits() {
+  const { data } = useData(may("metrics.read") ? "metrics/query" : null, { metric: "wait_p95", since: since("24h"), step: 1800, by: "queue", max_age: 60 }, ["job"], 60_000);
+  const most = (/** @type {any} */ line) => Math.max(...line.points.map((/** @type {any} */ one) => one.value));
+  return (data?.items ?? []).map((/** @type {any} */ { labels, points }) => ({ label: labels.queue, color: "", points })).filter(most).sort((/** @type {any} */ a, /** @type {any} */ b) => most(b) - most(a));
+}
+
 /** @typedef {{word: string, icon: string, kind: string}} QueueState */
 
 /** Return the state of a queue.

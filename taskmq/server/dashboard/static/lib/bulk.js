@@ -4,7 +4,7 @@ import { call, part, read, send } from "./api.js";
 import { count, instant } from "./format.js";
 import { html, useEffect, useMemo, useState } from "./html.js";
 import { CopyCurl } from "./curl.js";
-import { Dialog, Failure, Field, Table } from "./parts.js";
+import { Dialog, Failure, Field, Select, Table, TextField } from "./parts.js";
 import { to } from "./route.js";
 
 const ACTIONS = [["retry", "Retry, or run now"], ["cancel", "Cancel"], ["hold", "Hold"], ["release", "Release"], ["change", "Change"]];
@@ -77,19 +77,18 @@ export function Bulk({ filter, close, what, reload }) {
     reload();
   };
   const isSure = matched !== null && typed === String(matched);
-  const put = (/** @type {string} */ name) => (/** @type {any} */ e) => setFields({ ...fields, [name]: e.target.value });
+  const put = (/** @type {string} */ name) => (/** @type {string} */ text) => setFields({ ...fields, [name]: text });
   return html`<${Dialog} title="Bulk operation" close=${close}><form onSubmit=${run}>
     <p>Jobs matching <code>${what || filter || "no filter (all jobs)"}</code>: <strong data-matched>${matched === null ? "…" : count(matched)}</strong></p>
-    <${Field} label="Action"><select value=${action} disabled=${progress !== null} onChange=${(/** @type {any} */ e) => choose(e.target.value)}>
-      ${ACTIONS.map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}</select><//>
+    <${Field} label="Action"><${Select} of=${ACTIONS} value=${action} disabled=${progress !== null} set=${choose} /><//>
     ${isChange && progress === null && html`
-      <${Field} label="Run at, in this browser's time zone" hint="Leave empty to keep."><input type="datetime-local" step="1" value=${fields.when} onInput=${put("when")} /><//>
-      <${Field} label="Or run in" hint="Such as 10m or 2h; 0s for now."><input value=${fields.delay} onInput=${put("delay")} /><//>
-      <${Field} label="Priority, 0 to 9" hint="Leave empty to keep."><input type="number" min="0" max="9" value=${fields.priority} onInput=${put("priority")} /><//>`}
-    ${progress === null && html`<${Field} label="Maximum jobs per second" hint="Leave empty for no limit."><input type="number" min="0.01" step="any" value=${rate} onInput=${(/** @type {any} */ e) => setRate(e.target.value)} /><//>`}
-    <${Field} label="Note for the histories and the audit log"><input value=${note} maxLength="500" onInput=${(/** @type {any} */ e) => setNote(e.target.value)} /><//>
+      <${TextField} label="Run at, in this browser's time zone" hint="Leave empty to keep." type="datetime-local" step="1" value=${fields.when} set=${put("when")} />
+      <${TextField} label="Or run in" hint="Such as 10m or 2h; 0s for now." value=${fields.delay} set=${put("delay")} />
+      <${TextField} label="Priority, 0 to 9" hint="Leave empty to keep." type="number" min="0" max="9" value=${fields.priority} set=${put("priority")} />`}
+    ${progress === null && html`<${TextField} label="Maximum jobs per second" hint="Leave empty for no limit." type="number" min="0.01" step="any" value=${rate} set=${setRate} />`}
+    <${TextField} label="Note for the histories and the audit log" value=${note} maxLength="500" set=${setNote} />
     ${isChange && isPreviewed && preview && progress === null && html`<${Preview} jobs=${preview.jobs} changes=${changes} matched=${matched ?? 0} />`}
-    ${progress === null && (!isChange || isPreviewed) && html`<${Field} label=${`Type ${matched ?? "…"}, the number of jobs, to confirm`}><input value=${typed} inputMode="numeric" autoComplete="off" data-typed onInput=${(/** @type {any} */ e) => type(e.target.value)} /><//>`}
+    ${progress === null && (!isChange || isPreviewed) && html`<${TextField} label=${`Type ${matched ?? "…"}, the number of jobs, to confirm`} value=${typed} inputMode="numeric" autoComplete="off" data-typed set=${type} />`}
     ${progress && html`<div role="status"><progress max=${matched ?? 1} value=${progress.done + progress.refused} aria-label="Progress"></progress>
       <p data-done>${count(progress.done)} done, ${count(progress.refused)} not changed${progress.isOver ? "." : " …"}</p><p><a href=${to(["bulk", progress.bulk_id])}>Open its page</a>; it continues if you close this dialog.</p></div>
       ${progress.refusals.map((/** @type {any} */ one) => html`<p key=${one.job_id} class="dim">${one.job_id}: ${one.detail}</p>`)}`}

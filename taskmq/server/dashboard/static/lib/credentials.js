@@ -9,11 +9,9 @@ import { Action, notify, Section, Loading, Table, When } from "./parts.js";
 export function Sessions({ where, needs }) {
   const loaded = useData(where, {}, []);
   const end = async (/** @type {any} */ one) => { await call("DELETE", `${where}/${part(one.id)}`); notify("Session ended."); loaded.reload(); };
-  return html`<${Section} title="Sessions"><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => (items.length
-    ? html`<${Table} label="Sessions" columns=${["From", "Browser", "Signed in", "Last used", "Expires", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.id} data-row>
+  return html`<${Section} title="Sessions"><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => (html`<${Table} none="No active sessions." label="Sessions" columns=${["From", "Browser", "Signed in", "Last used", "Expires", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.id} data-row>
         <td>${one.address || "–"}</td><td>${one.agent || "–"}</td><td><${When} at=${one.created} /></td><td><${When} at=${one.last_used} /></td><td><${When} at=${one.ends} /></td>
-        <td>${one.is_own ? html`<span class="state">current</span>` : may(needs) && html`<${Action} kind="danger" act=${() => end(one)}>End<span class="sr"> the session from ${one.address}</span><//>`}</td></tr>`)}<//>`
-    : html`<p class="dim">No active sessions.</p>`)}<//><//>`;
+        <td>${one.is_own ? html`<span class="state">current</span>` : may(needs) && html`<${Action} kind="danger" act=${() => end(one)}>End<span class="sr"> the session from ${one.address}</span><//>`}</td></tr>`)}<//>`)}<//><//>`;
 }
 
 /** @param {{where: string, needs: string, loaded: import("./data.js").Loaded, children: unknown}} props `loaded`: the list,

@@ -78,13 +78,19 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
   };
 }
 
+/** Act at this interval in milliseconds while the page is visible; 0 for never.
+ * @param {number} every @param {() => void} act */
+export function useEvery(every, act) {
+  useEffect(() => {
+    const timer = every ? setInterval(() => { if (!document.hidden) act(); }, every) : 0;
+    return () => clearInterval(timer);
+  }, [every]);
+}
+
 /** Use the current time, updated at this interval in milliseconds.
  * @param {number} [every] */
 export function useNow(every = 1000) {
   const [now, set] = useState(Date.now);
-  useEffect(() => {
-    const timer = setInterval(() => { if (!document.hidden) set(Date.now()); }, every);
-    return () => clearInterval(timer);
-  }, [every]);
+  useEvery(every, () => set(Date.now()));
   return now;
 }

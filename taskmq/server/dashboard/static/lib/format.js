@@ -63,6 +63,10 @@ export function between(from, to) {
   return (new Date(to).getTime() - new Date(from).getTime()) / 1000;
 }
 
+/** Return the seconds that a run or a step has taken; undefined if it has not started.
+ * @param {{started: string | null, ended: string | null}} one */
+export const ran = ({ started, ended }) => between(started, ended ?? new Date().toISOString());
+
 /** Return the seconds that a job waited for its first run; a retry or a pause moves its scheduled time.
  * @param {any} job */
 export function waited(job) {
@@ -72,6 +76,10 @@ export function waited(job) {
 
 /** @param {number | null | undefined} value */
 export const count = (value) => (value === null || value === undefined ? "–" : String(value).replace(/\B(?=(\d{3})+(?!\d))/g, ","));
+
+/** Format a count of the API; + if there may be more.
+ * @param {{count: number, is_exact: boolean}} of */
+export const countText = ({ count: many, is_exact }) => `${count(many)}${is_exact ? "" : "+"}`;
 
 /** Format a number of things.
  * @param {number} many @param {string} noun in the singular */

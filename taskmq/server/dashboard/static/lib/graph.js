@@ -1,11 +1,11 @@
 // @ts-check
 /** Draws steps as boxes in layers, with few crossing edges. */
-import { html } from "./html.js";
+import { html, useSize } from "./html.js";
 
 /** @typedef {{id: string, after: string[], label: string, note: string, mark: string, kind: string, href: string}} Box */
 /** @typedef {{id: string, layer: number, at: number, box: Box | null, before: Cell[], behind: Cell[]}} Cell */
 
-const WIDTH = 168, HEIGHT = 42, GAP_X = 14, GAP_Y = 30, SWEEPS = 6;
+const WIDEST = 168, NARROWEST = 100, HEIGHT = 42, GAP_X = 14, GAP_Y = 30, EDGE = 12, SWEEPS = 6;
 
 /** Arrange boxes in columns. An edge across several layers gets an empty cell in each layer between.
  * @param {Box[]} boxes @returns {Cell[][]} */
@@ -58,22 +58,27 @@ function arrange(column, side) {
   column.forEach((cell, at) => { cell.at = free[at] + shift; });
 }
 
-const short = (/** @type {string} */ text) => ([...text].length > 19 ? `${[...text].slice(0, 18).join("")}…` : text);
+const short = (/** @type {string} */ text, /** @type {number} */ most) => ([...text].length > most ? `${[...text].slice(0, most - 1).join("")}…` : text);
 
 /** @param {{boxes: Box[], label: string}} props */
 export function Graph({ boxes, label }) {
+  const [place, room] = useSize();
   const layers = columns(boxes);
   const cells = layers.flat();
   const left = Math.min(...cells.map((cell) => cell.at));
-  const x = (/** @type {Cell} */ cell) => (cell.at - left) * (WIDTH + GAP_X) + 4;
+  const beside = Math.max(...cells.map((cell) => cell.at)) - left + 1;
+  // As wide as the card has room for.
+  const each = Math.max(NARROWEST, Math.min(WIDEST, (room.width - 2 * EDGE + GAP_X) / beside - GAP_X));
+  const x = (/** @type {Cell} */ cell) => (cell.at - left) * (each + GAP_X) + EDGE;
   const y = (/** @type {Cell} */ cell) => cell.layer * (HEIGHT + GAP_Y) + 4;
-  const width = Math.max(...cells.map(x)) + WIDTH + 4;
-  const height = layers.length * (HEIGHT + GAP_Y) - GAP_Y + 8;
+  const width = Math.floor(beside * (each + GAP_X) - GAP_X + 2 * EDGE);
+  const height = layers.length * (HEIGHT + GAP_Y) - GAP_Y + 4 + EDGE;
   const edge = (/** @type {Cell} */ from, /** @type {Cell} */ to) => {
-    const startX = x(from) + WIDTH / 2, startY = y(from) + HEIGHT, endX = x(to) + WIDTH / 2, endY = y(to), half = (endY - startY) / 2;
+    const startX = x(from) + each / 2, startY = y(from) + HEIGHT, endX = x(to) + each / 2, endY = y(to), half = (endY - startY) / 2;
     return `M${startX} ${startY}C${startX} ${startY + half} ${endX} ${endY - half} ${endX} ${endY}${to.box ? "" : `V${endY + HEIGHT}`}`;
   };
-  return html`<div class="scroll graph" tabIndex="0" role="group" aria-label=${`${label}: ${boxes.length} steps, listed in the table with their predecessors`}><svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`}>
+  return html`${(width > room.width || height > room.height) && html`<p class="dim">Scroll to see all steps.</p>`}
+    <div class="scroll graph" ref=${place} tabIndex="0" role="group" aria-label=${`${label}: ${boxes.length} steps, listed in the table with their predecessors`}><svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`}>
     ${cells.flatMap((cell) => cell.behind.map((to) => html`<path key=${`${cell.id} ${to.id}`} d=${edge(cell, to)} />`))}
-    ${cells.map((cell) => cell.box && html`<a key=${cell.id} href=${cell.box.href} data-step=${cell.id} aria-label=${`${cell.box.label}: ${cell.box.kind.replace("_", " ")}`}><g class=${`s-${cell.box.kind}`} transform=${`translate(${x(cell)} ${y(cell)})`}><title>${cell.box.label}: ${cell.box.kind}</title><rect width=${WIDTH} height=${HEIGHT} rx="6" /><text x="10" y="18">${cell.box.mark} ${short(cell.box.label)}</text><text class="dim" x="10" y="34">${cell.box.note}</text></g></a>`)}</svg></div>`;
+    ${cells.map((cell) => cell.box && html`<a key=${cell.id} href=${cell.box.href} data-step=${cell.id} aria-label=${`${cell.box.label}: ${cell.box.kind.replace("_", " ")}`}><g class=${`s-${cell.box.kind}`} transform=${`translate(${x(cell)} ${y(cell)})`}><title>${cell.box.label}: ${[...new Set([cell.box.kind.replace("_", " "), cell.box.note])].join(", ")}</title><rect width=${each} height=${HEIGHT} rx="6" /><text x="10" y="18">${cell.box.mark} ${short(cell.box.label, (each - 34) / 7)}</text><text class="dim" x="10" y="34">${short(cell.box.note, (each - 20) / 6)}</text></g></a>`)}</svg></div>`;
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** The steps of the last runs of a workflow: a row for each step, a column for each run, and the durations above. */
 import { useData } from "./data.js";
-import { between, instant, quote, span } from "./format.js";
+import { instant, quote, ran, span } from "./format.js";
 import { html, useLayoutEffect, useRef, useState } from "./html.js";
 import { Icon } from "./icons.js";
 import { Loading, Section, State } from "./parts.js";
@@ -12,7 +12,6 @@ const HEIGHT = 48;
 const ARROWS = /** @type {any} */ ({ __proto__: null, ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] });
 
 const word = (/** @type {string} */ state) => state.replace("_", " ");
-const ran = (/** @type {{started: string | null, ended: string | null}} */ one) => between(one.started, one.ended ?? new Date().toISOString());
 
 /** Move the focus to the next link in the direction of an arrow key; runs of other versions lack some steps.
  * @param {any} event */

@@ -20,13 +20,13 @@ const MARKS = /** @type {any} */ ({
  * @param {string} state */
 export const markOf = (state) => MARKS[state] ?? "•";
 
-/** A state as a word, a symbol and a colour. */
-export const State = ({ state = "" }) =>
-  html`<span class=${`state s-${state}`}><${Icon} name=${state} /><span class="word">${state.replace("_", " ")}</span></span>`;
+/** A state as a word, an icon and a colour; `kind` is the state of a job that looks the same. */
+export const State = ({ state = "", kind = state, icon = kind }) =>
+  html`<span class=${`state s-${kind}`}><${Icon} name=${icon} /><span class="word">${state.replace("_", " ")}</span></span>`;
 
-/** The state of a queue as an icon and a word.
+/** The state of a queue.
  * @param {{state: import("./backlog.js").QueueState | null}} props */
-export const QueueWord = ({ state }) => state && html`<span class=${`state s-${state.kind}`}><${Icon} name=${state.icon} />${state.word}</span>`;
+export const QueueWord = ({ state }) => state && html`<${State} state=${state.word} ...${state} />`;
 
 /** The parts of one whole as a bar.
  * @param {{of: [string, number | null, string][]}} props of: name, number, colour */
@@ -175,8 +175,8 @@ export function Confirm({ title, close, act, verb, typed = "", note = false, chi
   };
   return html`<${Dialog} title=${title} close=${close}><form onSubmit=${submit}>
     ${children}
-    ${note && html`<${Field} label="Note for the history"><input value=${why} maxLength="500" onInput=${(/** @type {any} */ e) => setWhy(e.target.value)} /><//>`}
-    ${typed && html`<${Field} label=${`Type ${typed} to confirm`}><input value=${said} autoComplete="off" onInput=${(/** @type {any} */ e) => say(e.target.value)} /><//>`}
+    ${note && html`<${TextField} label="Note for the history" value=${why} maxLength="500" set=${setWhy} />`}
+    ${typed && html`<${TextField} label=${`Type ${typed} to confirm`} value=${said} autoComplete="off" set=${say} />`}
     ${error && html`<${Failure} error=${error} />`}
     <div class="dialog-foot"><${CopyCurl} act=${() => act(why)} /><span class="grow"></span><button type="button" onClick=${close}>Keep</button>
       <button type="submit" class="primary" disabled=${busy || (typed !== "" && said !== typed)}>${verb}</button></div>
@@ -185,6 +185,16 @@ export function Confirm({ title, close, act, verb, typed = "", note = false, chi
 
 export const Field = ({ label, children, hint = "" }) =>
   html`<label class="field"><span>${label}</span>${children}${hint && html`<small class="dim">${hint}</small>`}</label>`;
+
+/** An input with its label; `set` gets the text. Other properties are those of the input. */
+export const TextField = ({ label, hint = "", value, set, ...more }) => html`<${Field} label=${label} hint=${hint}><input ...${more} value=${value} onInput=${(/** @type {any} */ e) => set(e.target.value)} /><//>`;
+
+/** A choice. Other properties are those of the element.
+ * @param {{of: (string | string[])[], value: unknown, set: (text: string) => void, [more: string]: unknown}} props of: values, or values with their texts */
+export const Select = ({ of, value, set, ...more }) => html`<select ...${more} value=${value} onChange=${(/** @type {any} */ e) => set(e.target.value)}>${of.map((one) => { const [key, text = key] = [one].flat(); return html`<option key=${key} value=${key}>${text}</option>`; })}</select>`;
+
+/** A choice between yes and no. */
+export const Check = ({ value, set, children }) => html`<label class="check"><input type="checkbox" checked=${value} onChange=${(/** @type {any} */ e) => set(e.target.checked)} /> ${children}</label>`;
 
 /** A list of names and values, without empty values. */
 export const Facts = ({ of }) => html`<dl class="facts">
@@ -202,10 +212,10 @@ function showWhole(event) {
 }
 
 /**
- * A table that scrolls horizontally if needed; without rows, a word.
- * @param {{label: string, columns: any[], children?: unknown}} props columns: a title, or a title and a class.
+ * A table that scrolls horizontally if needed; without rows, the text `none`.
+ * @param {{label: string, columns: any[], none?: string, children?: unknown}} props columns: a title, or a title and a class.
  */
-export const Table = ({ label, columns, children }) => Array.isArray(children) && !children.length ? html`<p class="dim">None.</p>` : html`<div class="scroll" tabIndex="0" role="group" aria-label=${label} onMouseOver=${showWhole}>
+export const Table = ({ label, columns, none = "None.", children }) => Array.isArray(children) && !children.length ? html`<p class="dim">${none}</p>` : html`<div class="scroll" tabIndex="0" role="group" aria-label=${label} onMouseOver=${showWhole}>
   <table><thead><tr>${columns.map((column, at) => {
     const [title, kind] = Array.isArray(column) ? column : [column, undefined];
     return html`<th key=${at} scope="col" class=${kind}>${title || html`<span class="sr">Actions</span>`}</th>`;

@@ -1,7 +1,8 @@
 // @ts-check
-/** Draws time series as lines with distinct dashes, as stacked areas, or as a table. */
+/** Draws time series as lines with distinct dashes, as stacked areas, as heat strips, or as a table. */
 import { instant } from "./format.js";
-import { html, useLayoutEffect, useMemo, useRef, useState } from "./html.js";
+import { HeatKey, Strips } from "./heat.js";
+import { html, useMemo, useSize, useState } from "./html.js";
 import { Table } from "./parts.js";
 import { positionOf, timeMarks, valueMarks } from "./scale.js";
 
@@ -52,17 +53,8 @@ function path(line, x, floor) {
 
 /** @param {{title: string, lines: Line[], data: (number | null)[][], show: (value: number) => string, mark: (value: number) => string, isLog: boolean, isStacked: boolean, least: number, label: string, deploys: Deploy[]}} props */
 function Drawing({ title, lines, data, show, mark, isLog, isStacked, least, label, deploys }) {
-  const place = useRef(/** @type {HTMLElement | null} */ (null));
-  const [{ width, height }, measure] = useState({ width: 0, height: 0 });
+  const [place, { width, height }] = useSize();
   const [over, point] = useState(-1);
-  useLayoutEffect(() => {
-    const at = /** @type {HTMLElement} */ (place.current);
-    const fit = () => measure({ width: at.clientWidth, height: at.clientHeight });
-    const sized = new ResizeObserver(fit);
-    fit();
-    sized.observe(at);
-    return () => sized.disconnect();
-  }, []);
   const times = /** @type {number[]} */ (data[0]);
   const [first, last] = [times[0], Math.max(times[times.length - 1], times[0] + 1)];
   const [inner, bottom] = [width - EDGE.left - EDGE.right, height - EDGE.bottom];
@@ -110,10 +102,10 @@ const Sign = ({ line, number, isStacked }) => html`<svg class=${`c-${line.color}
 
 /**
  * @param {{title: string, unit: string, lines: Line[], show?: (value: number) => string, mark?: (value: number) => string,
- *   isLog?: boolean, isStacked?: boolean, least?: number, deploys?: Deploy[]}} props
+ *   isLog?: boolean, isStacked?: boolean, isHeat?: boolean, least?: number, deploys?: Deploy[]}} props
  *   mark: text of a mark on the axis; least: smallest distance between two marks; deploys: marked if they are in the time of the lines.
  */
-export function Plot({ title, unit, lines, show = (value) => String(Math.round(value * 1000) / 1000), mark = show, isLog = false, isStacked = false, least = 0.001, deploys = [] }) {
+export function Plot({ title, unit, lines, show = (value) => String(Math.round(value * 1000) / 1000), mark = show, isLog = false, isStacked = false, isHeat = false, least = 0.001, deploys = [] }) {
   const [asTable, flip] = useState(false);
   const key = JSON.stringify(lines);
   const data = useMemo(() => rows(lines), [key]);
@@ -122,8 +114,8 @@ export function Plot({ title, unit, lines, show = (value) => String(Math.round(v
   const words = lines.map((line, at) => `${line.label} ${last[at] === null ? "none" : show(Number(last[at]))}`).join(", ");
   return html`<figure class="plot"><figcaption><strong>${title}</strong> <span class="dim">${unit}</span>
       <button type="button" class="plain" aria-pressed=${asTable} onClick=${() => flip(!asTable)}>Table<span class="sr"> of ${title}</span></button>
-      <span class="legend">${lines.map((line, number) => html`<span key=${line.label}><${Sign} line=${line} number=${number} isStacked=${isStacked} /> ${line.label} <strong>${last[number] === null ? "–" : show(Number(last[number]))}</strong></span>`)}</span></figcaption>
+      <span class="legend">${isHeat ? html`<${HeatKey} />` : lines.map((line, number) => html`<span key=${line.label}><${Sign} line=${line} number=${number} isStacked=${isStacked} /> ${line.label} <strong>${last[number] === null ? "–" : show(Number(last[number]))}</strong></span>`)}</span></figcaption>
     ${asTable ? html`<${Table} label=${title} columns=${["When", ...lines.map((line) => [line.label, "number"])]}>${data[0].map((time, row) => html`<tr key=${time}><td>${instant(new Date(Number(time)).toISOString())}</td>${lines.map((line, number) => { const value = data[number + 1][row]; return html`<td key=${line.label} class="number">${value === null ? "–" : show(value)}</td>`; })}</tr>`)}<//>`
-      : data[0].length > 0 && html`<${Drawing} title=${title} lines=${lines} data=${data} show=${show} mark=${mark} isLog=${isLog} isStacked=${isStacked} least=${least} deploys=${marked} label=${`${title}, ${unit}. Last: ${words || "nothing"}${marked.map((one) => `. Version ${one.version} since ${instant(one.first)}`).join("")}`} />`}
+      : data[0].length > 0 && isHeat ? html`<${Strips} lines=${lines} data=${data} />` : data[0].length > 0 && html`<${Drawing} title=${title} lines=${lines} data=${data} show=${show} mark=${mark} isLog=${isLog} isStacked=${isStacked} least=${least} deploys=${marked} label=${`${title}, ${unit}. Last: ${words || "nothing"}${marked.map((one) => `. Version ${one.version} since ${instant(one.first)}`).join("")}`} />`}
     ${!data[0].length && html`<p class="dim">No data in this period.</p>`}</figure>`;
 }

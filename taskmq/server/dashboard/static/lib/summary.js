@@ -2,7 +2,7 @@
 /** Counts and alerts that the navigation and the overview share. */
 import { may } from "./api.js";
 import { useData } from "./data.js";
-import { count } from "./format.js";
+import { countText } from "./format.js";
 
 const EVERY = 15_000;
 
@@ -10,6 +10,7 @@ export const FAILED = "status:failed,expired,upstream_failed";
 export const RUNNING = "status:running";
 export const WAITING = "status:queued,dispatched";
 export const OVERDUE = "status:queued,scheduled,dispatched due:<-1m";
+export const LONG = "status:running duration:>1h";
 export const FAILED_DAY = `${FAILED} ended:>-24h`;
 export const SUCCEEDED_DAY = "status:succeeded ended:>-24h";
 export const FAILED_HOUR = `${FAILED} ended:>-1h`;
@@ -24,7 +25,7 @@ export const TILES = [
   ["Failed, 24 h", FAILED_DAY, "bad", ["failed"]],
   ["Succeeded, 24 h", SUCCEEDED_DAY, "good", ["succeeded"]],
 ];
-const ALL = [...TILES.map(([, filter]) => filter), OVERDUE, FAILED_HOUR];
+const ALL = [...TILES.map(([, filter]) => filter), OVERDUE, LONG, FAILED_HOUR];
 
 /** @typedef {{counts: import("./data.js").Loaded, alerts: import("./data.js").Loaded, groups: import("./data.js").Loaded}} Summary */
 
@@ -40,7 +41,7 @@ export const firing = ({ alerts }) => alerts.data?.items.filter((/** @type {any}
  * @param {Summary} summary @param {string} page @returns {{text: string, isBad: boolean} | null} */
 export function badgeOf(summary, page) {
   const found = page === "alerts" ? { count: firing(summary).length, is_exact: true } : page === "jobs" ? countOf(summary, RUNNING) : page === "failures" ? { count: summary.groups.data?.open, is_exact: true } : undefined;
-  return found?.count ? { text: `${count(found.count)}${found.is_exact ? "" : "+"}`, isBad: page !== "jobs" } : null;
+  return found?.count ? { text: countText(found), isBad: page !== "jobs" } : null;
 }
 
 /** Load the counts of the overview, or only those of the navigation, and the firing alerts.

@@ -1,7 +1,7 @@
 // @ts-check
 /** Views saved in this browser: a name and an address. */
 import { html, useEffect, useState } from "./html.js";
-import { Confirm, Field, notify } from "./parts.js";
+import { Confirm, notify, TextField } from "./parts.js";
 import { route } from "./route.js";
 import { saveSetting, readSetting } from "./theme.js";
 
@@ -64,5 +64,5 @@ export function SaveView({ close }) {
   };
   return html`<${Confirm} title="Save this view" verb=${isKnown ? "Replace" : "Save"} close=${close} act=${act}>
     <p class="dim">Saves the filter and all other settings of this page in this browser. To share the view, send its address.</p>
-    <${Field} label="Name"><input value=${name} required pattern=${".*\\S.*"} maxLength="80" autoComplete="off" onInput=${(/** @type {any} */ e) => set(e.target.value)} /><//><//>`;
+    <${TextField} label="Name" value=${name} required pattern=${".*\\S.*"} maxLength="80" autoComplete="off" set=${set} /><//>`;
 }

@@ -4,7 +4,7 @@ import { may, send, session } from "../lib/api.js";
 import { Sessions, Tokens } from "../lib/credentials.js";
 import { useData } from "../lib/data.js";
 import { html, useState } from "../lib/html.js";
-import { Code, Confirm, copy, Dialog, Facts, Field, Head, notify, Section } from "../lib/parts.js";
+import { Check, Code, Confirm, copy, Dialog, Facts, Head, notify, Section, TextField } from "../lib/parts.js";
 
 function Password({ close, changed }) {
   const [before, setBefore] = useState("");
@@ -16,9 +16,9 @@ function Password({ close, changed }) {
     changed();
   };
   return html`<${Confirm} title="Change password" verb="Change" close=${close} act=${act}>
-    <${Field} label="Current password"><input type="password" autoComplete="current-password" value=${before} onInput=${(/** @type {any} */ e) => setBefore(e.target.value)} /><//>
-    <${Field} label="New password" hint="At least twelve characters."><input type="password" autoComplete="new-password" value=${after} onInput=${(/** @type {any} */ e) => setAfter(e.target.value)} /><//>
-    <label class="check"><input type="checkbox" checked=${revoke} onChange=${(/** @type {any} */ e) => setRevoke(e.target.checked)} /> Also revoke all my tokens</label><//>`;
+    <${TextField} label="Current password" type="password" autoComplete="current-password" value=${before} set=${setBefore} />
+    <${TextField} label="New password" hint="At least twelve characters." type="password" autoComplete="new-password" value=${after} set=${setAfter} />
+    <${Check} value=${revoke} set=${setRevoke}>Also revoke all my tokens<//><//>`;
 }
 
 function AddToken({ close, made }) {
@@ -34,12 +34,12 @@ function AddToken({ close, made }) {
     name, tasks: words(tasks), ...(scopes.trim() ? { scopes: words(scopes) } : {}), ...(tenants.trim() ? { tenants: words(tenants) } : {}), ...(until ? { expires_at: new Date(until).toISOString() } : {}), ...(password ? { password } : {}),
   }).catch((/** @type {any} */ error) => { setAsked(asked || error.problem?.code === "confirmation_needed"); throw error; }));
   return html`<${Confirm} title="Create a token" verb="Create" close=${close} act=${act}>
-    <${Field} label="Name"><input value=${name} required onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
-    <${Field} label="Scopes" hint="Such as jobs.read jobs.submit, or viewer. Leave empty for all your permissions."><input value=${scopes} onInput=${(/** @type {any} */ e) => setScopes(e.target.value)} /><//>
-    <${Field} label="Tenants" hint="Leave empty for all your tenants."><input value=${tenants} onInput=${(/** @type {any} */ e) => setTenants(e.target.value)} /><//>
-    <${Field} label="Tasks" hint="Patterns of the tasks it may call."><input value=${tasks} onInput=${(/** @type {any} */ e) => setTasks(e.target.value)} /><//>
-    <${Field} label="Expires" hint="Leave empty for no expiry."><input type="datetime-local" value=${until} onInput=${(/** @type {any} */ e) => setUntil(e.target.value)} /><//>
-    ${asked && html`<${Field} label="Your password" hint="Required because your last sign-in was more than five minutes ago. You can also sign in again."><input type="password" autoComplete="current-password" value=${password} onInput=${(/** @type {any} */ e) => setPassword(e.target.value)} /><//>`}<//>`;
+    <${TextField} label="Name" value=${name} required set=${setName} />
+    <${TextField} label="Scopes" hint="Such as jobs.read jobs.submit, or viewer. Leave empty for all your permissions." value=${scopes} set=${setScopes} />
+    <${TextField} label="Tenants" hint="Leave empty for all your tenants." value=${tenants} set=${setTenants} />
+    <${TextField} label="Tasks" hint="Patterns of the tasks it may call." value=${tasks} set=${setTasks} />
+    <${TextField} label="Expires" hint="Leave empty for no expiry." type="datetime-local" value=${until} set=${setUntil} />
+    ${asked && html`<${TextField} label="Your password" hint="Required because your last sign-in was more than five minutes ago. You can also sign in again." type="password" autoComplete="current-password" value=${password} set=${setPassword} />`}<//>`;
 }
 
 export default function Account() {

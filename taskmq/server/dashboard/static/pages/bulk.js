@@ -4,14 +4,12 @@ import { ApiError, call, may, part } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { between, count, span } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
-import { Confirm, Empty, Facts, Head, notify, Section, Loading, Table, When, Pager } from "../lib/parts.js";
+import { Confirm, Empty, Facts, Head, notify, Section, State, Loading, Table, When, Pager } from "../lib/parts.js";
 import { to } from "../lib/route.js";
 
-const KINDS = /** @type {any} */ ({ __proto__: null, running: ["s-running", "▶"], done: ["s-succeeded", "✓"], aborted: ["s-cancelled", "⊘"] });
+const KINDS = /** @type {any} */ ({ __proto__: null, done: "succeeded", aborted: "cancelled" });
 const WORDS = /** @type {any} */ ({ __proto__: null, retry: "Retry", cancel: "Cancel", hold: "Hold", release: "Release", change: "Change" });
 const AGAIN = 1000;
-
-const Status = ({ state }) => html`<span class=${`state ${KINDS[state]?.[0] ?? ""}`}><span aria-hidden="true">${KINDS[state]?.[1] ?? "•"}</span> ${state}</span>`;
 
 /** Progress relative to the number of jobs at the start. */
 const Progress = ({ of, label }) => html`<progress max=${Math.max(of.matched, of.done + of.refused) || 1} value=${of.state === "done" ? Math.max(of.matched, of.done + of.refused) || 1 : of.done + of.refused} aria-label=${label}></progress>
@@ -30,7 +28,7 @@ function One({ id }) {
   }
   const abort = async () => { await call("DELETE", `bulk/operations/${part(id)}`); notify("Stopped."); loaded.reload(); };
   return html`<${Loading} loaded=${loaded} title=${id}>${(/** @type {any} */ one) => html`
-    <${Head} of=${loaded} title=${WORDS[one.action] ?? one.action} sub=${html`<${Status} state=${one.state} />`}>
+    <${Head} of=${loaded} title=${WORDS[one.action] ?? one.action} sub=${html`<${State} state=${one.state} kind=${KINDS[one.state]} />`}>
       <a href=${to("bulk")}>All bulk operations</a> <a href=${to("jobs", { filter: one.filter })}>Matching jobs</a>
       ${isRunning && may("jobs.bulk") && html`<button type="button" class="danger" data-key="c" title="c" onClick=${() => show(true)}>Abort</button>`}<//>
     <p data-done><${Progress} of=${one} label="Progress" /></p>
@@ -50,7 +48,7 @@ function List({ cursor }) {
   return html`<${Head} of=${loaded} title="Bulk operations" sub="Actions on many jobs. Start one from the Jobs page."><a href=${to("jobs")}>Jobs</a><//>
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`${items.length
       ? html`<${Table} label="Bulk operations" columns=${["Action", "State", "Progress", "Filter", "By", "Started", "Note"]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.bulk_id} data-row>
-          <td><a href=${to(["bulk", one.bulk_id])}>${WORDS[one.action] ?? one.action}<span class="sr"> ${one.filter}</span></a></td><td><${Status} state=${one.state} /></td>
+          <td><a href=${to(["bulk", one.bulk_id])}>${WORDS[one.action] ?? one.action}<span class="sr"> ${one.filter}</span></a></td><td><${State} state=${one.state} kind=${KINDS[one.state]} /></td>
           <td class="wide"><${Progress} of=${one} label=${`Progress of ${one.bulk_id}`} /></td><td><code>${one.filter || "all jobs"}</code></td><td>${one.by}</td><td><${When} at=${one.began} /></td><td>${one.note || "–"}</td></tr>`)}<//>`
       : html`<${Empty} title="No bulk operations yet"><p>Filter <a href=${to("jobs")}>jobs</a>, then choose <em>Select all</em>.</p><//>`}
       <${Pager} next=${next} />`}<//>`;

@@ -5,7 +5,7 @@ import { useData } from "../lib/data.js";
 import { Search } from "../lib/filter.js";
 import { ago, count, instant, plural, span } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
-import { Action, Confirm, Empty, Field, Head, Id, notify, Loading, Section, Table, When, Pager } from "../lib/parts.js";
+import { Action, Confirm, Empty, Field, Head, Id, notify, Loading, Section, Select, Table, When, Pager } from "../lib/parts.js";
 import { change, route, to } from "../lib/route.js";
 
 const LANES = { "": "All lanes", store: "Store", broker: "Broker", workflow: "Workflows" };
@@ -79,7 +79,7 @@ function Mark({ group, verb, close, reload }) {
     reload();
   };
   return html`<${Confirm} title=${`${verb === "mute" ? "Mute" : "Resolve"} ${withoutModule(group.error)} in ${group.task}`} verb=${verb === "mute" ? "Mute" : "Resolve"} note close=${close} act=${act}><p>${STATES[verb === "mute" ? "muted" : "resolved"].none}</p>
-    ${verb === "mute" && html`<${Field} label="Duration"><select value=${seconds} onChange=${(/** @type {any} */ e) => setSeconds(e.target.value)}>${Object.entries(DURATIONS).map(([key, text]) => html`<option key=${key} value=${key}>${text}</option>`)}</select><//>`}<//>`;
+    ${verb === "mute" && html`<${Field} label="Duration"><${Select} of=${Object.entries(DURATIONS)} value=${seconds} set=${setSeconds} /><//>`}<//>`;
 }
 
 /** The actions of a group. @param {{group: any, reload: () => void}} props */
@@ -117,8 +117,7 @@ function Marked({ state }) {
     ? html`<${Groups} groups=${items} linked=${{ time: "all" }} reload=${loaded.reload} isMarked />` : html`<${Empty} title=${`No ${title.toLowerCase()}`}><p>${none}</p><//>`}<//>`;
 }
 
-const Choice = ({ label, name, of, value }) => html`<label>${label} <select value=${value} onChange=${(/** @type {any} */ e) => change({ [name]: e.target.value, cursor: "" })}>
-  ${Object.entries(of).map(([key, text]) => html`<option key=${key} value=${key}>${text}</option>`)}</select></label>`;
+const Choice = ({ label, name, of, value }) => html`<label>${label} <${Select} of=${Object.entries(of)} value=${value} set=${(/** @type {string} */ key) => change({ [name]: key, cursor: "" })} /></label>`;
 
 export default function Failures({ query }) {
   const [page] = route().path;

@@ -1,12 +1,12 @@
 // @ts-check
 /** A single job: state, history and actions. */
 import { address, ApiError, call, may, part, send } from "../lib/api.js";
-import { useData } from "../lib/data.js";
+import { useData, useEvery } from "../lib/data.js";
 import { LiveLog } from "../lib/follow.js";
 import { between, failure, instant, pretty, span, waited } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { LEVELS, Lines } from "../lib/log.js";
-import { Action, Code, Confirm, Empty, Facts, Field, Head, TaskProgress, notify, Section, Loading, State, Table, When } from "../lib/parts.js";
+import { Action, Code, Confirm, Empty, Facts, Field, Head, TaskProgress, notify, Section, Select, Loading, State, Table, TextField, When } from "../lib/parts.js";
 import { Reasons } from "../lib/reasons.js";
 import { change, go, to } from "../lib/route.js";
 import { rowsOf, Timeline } from "../lib/timeline.js";
@@ -48,8 +48,8 @@ function useArguments(job) {
 /** Fields for the time and priority of a job.
  * @param {{when: string, setWhen: (text: string) => void, priority: string, setPriority: (text: string) => void, hint: string}} props */
 const TimeFields = ({ when, setWhen, priority, setPriority, hint }) => html`
-  <${Field} label="Run at, in this browser's time zone" hint=${hint}><input type="datetime-local" step="1" value=${when} onInput=${(/** @type {any} */ e) => setWhen(e.target.value)} /><//>
-  <${Field} label="Priority, 0 to 9"><input type="number" min="0" max="9" value=${priority} onInput=${(/** @type {any} */ e) => setPriority(e.target.value)} /><//>`;
+  <${TextField} label="Run at, in this browser's time zone" hint=${hint} type="datetime-local" step="1" value=${when} set=${setWhen} />
+  <${TextField} label="Priority, 0 to 9" type="number" min="0" max="9" value=${priority} set=${setPriority} />`;
 
 function Clone({ job, close }) {
   const { fields, edited } = useArguments(job);
@@ -84,7 +84,7 @@ function Change({ job, close, done }) {
   };
   return html`<${Confirm} title="Change" close=${close} act=${act} verb="Change" note>
     <${TimeFields} when=${when} setWhen=${setWhen} priority=${priority} setPriority=${setPriority} hint=${`Now: ${instant(job.due_at)}`} />
-    <${Field} label="Or run in" hint="Such as 10m or 2h; 0s for now."><input value=${delay} onInput=${(/** @type {any} */ e) => setDelay(e.target.value)} /><//>
+    <${TextField} label="Or run in" hint="Such as 10m or 2h; 0s for now." value=${delay} set=${setDelay} />
     ${fields}<//>`;
 }
 
@@ -99,7 +99,7 @@ function Reschedule({ job, close, done }) {
     done();
   };
   return html`<${Confirm} title="Reschedule" close=${close} act=${act} verb="Reschedule" note>
-    <${Field} label="Run at, in this browser's time zone" hint="Leave empty to run now."><input type="datetime-local" step="1" value=${when} onInput=${(/** @type {any} */ e) => setWhen(e.target.value)} /><//><//>`;
+    <${TextField} label="Run at, in this browser's time zone" hint="Leave empty to run now." type="datetime-local" step="1" value=${when} set=${setWhen} /><//>`;
 }
 
 /** Reasons why a sent job that has not ended cannot be cancelled or rescheduled. */
@@ -153,8 +153,7 @@ function Pages({ job, level, from }) {
 /** The log, followed live if the job had not ended when the page was opened. */
 function Log({ job, level, from }) {
   const [isLive] = useState(!ENDED.has(job.state));
-  const choose = (/** @type {any} */ event) => change({ level: event.target.value, from: "" });
-  const actions = html`<div class="actions"><label class="inline"><span class="sr">Minimum level</span><select value=${level} onChange=${choose}>${LEVELS.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
+  const actions = html`<div class="actions"><label class="inline"><span class="sr">Minimum level</span><${Select} of=${LEVELS} value=${level} set=${(/** @type {string} */ chosen) => change({ level: chosen, from: "" })} /></label>
     <a href=${address(`jobs/${part(job.id)}/logs/text`, { level })} download>Download</a></div>`;
   return html`<${Section} title="Log" actions=${actions}>${isLive && !from
     ? html`<${LiveLog} key=${level} id=${job.id} level=${level} runs=${job.state === "running"} hasStarted=${Boolean(job.start_time)} isOver=${ENDED.has(job.state)} />`
@@ -181,11 +180,7 @@ function Details({ job, loaded, level, from }) {
   const history = useData(`jobs/${part(job.id)}/history`);
   useEffect(() => { attempts.reload(); history.reload(); }, [job.version]);
   // Progress reports are not events.
-  useEffect(() => {
-    if (!job.progress || ENDED.has(job.state)) return undefined;
-    const timer = setInterval(() => { if (!document.hidden) reload(); }, 3000);
-    return () => clearInterval(timer);
-  }, [job.id, !job.progress, job.state]);
+  useEvery(job.progress && !ENDED.has(job.state) ? 3000 : 0, reload);
   return html`<${Head} of=${loaded} title=${job.task} id=${job.job_id} sub=${html`<${State} state=${job.state} /><span>Attempt ${job.attempt}</span><span>Submitted <${When} at=${job.submitted_at} /></span><a href=${to(["queues", job.queue])}>${job.queue}</a>${job.tenant && html`<span>${job.tenant}</span>`}`}><${Actions} job=${job} reload=${reload} /><//>
     ${!ENDED.has(job.state) && html`<${Refused} job=${job} />`}
     ${!ENDED.has(job.state) && html`<${Reasons} id=${job.id} runs=${job.state === "running"} />`}
@@ -197,9 +192,7 @@ function Details({ job, loaded, level, from }) {
           ${!items.length && !job.first_start_time && html`<p class="dim">Not started yet.</p>`}`}<//><//>
         ${job.error && html`<${Section} title="Error"><p class="c-bad"><strong>${failure(job.error)}</strong></p>${job.error.traceback ? html`<${Code} label="Traceback" text=${job.error.traceback} />` : null}<//>`}
         ${may("logs.read") && html`<${Log} job=${job} level=${level} from=${from} />`}
-        <${Section} title="Events"><${Loading} loaded=${history}>${(/** @type {any} */ { items }) => items.length
-          ? html`<${Table} label="Events" columns=${["When", "Event", "By", "Note"]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.version} ${one.kind}`}><td><${When} at=${one.at} /></td><td>${one.kind}</td><td>${one.by}</td><td>${one.note}</td></tr>`)}<//>`
-          : html`<p class="dim">No events.</p>`}<//><//>
+        <${Section} title="Events"><${Loading} loaded=${history}>${(/** @type {any} */ { items }) => html`<${Table} none="No events." label="Events" columns=${["When", "Event", "By", "Note"]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.version} ${one.kind}`}><td><${When} at=${one.at} /></td><td>${one.kind}</td><td>${one.by}</td><td>${one.note}</td></tr>`)}<//>`}<//><//>
       </div>
       <div>
         <${Section} title="Details"><${Facts} of=${[

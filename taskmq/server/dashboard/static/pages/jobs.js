@@ -4,7 +4,7 @@ import { may, part, read, session } from "../lib/api.js";
 import { Bulk } from "../lib/bulk.js";
 import { useData } from "../lib/data.js";
 import { Chips, Filter, withoutLast } from "../lib/filter.js";
-import { between, count, failure, span, waited } from "../lib/format.js";
+import { between, countText, failure, span, waited } from "../lib/format.js";
 import { Histogram } from "../lib/histogram.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { Empty, Head, TaskProgress, Id, Loading, State, Table, When, Pager } from "../lib/parts.js";
@@ -89,11 +89,11 @@ export default function Jobs({ query }) {
   const hasTenant = session.caller?.memberships.some((one) => one.tenant === "*") || (session.caller?.memberships.length ?? 0) > 1;
   const columns = [...(canBulk ? [html`<span class="sr">Selected</span>`] : []), "Job", "State", "Task", ["Queue", "p2"], ...(hasTenant ? [["Tenant", "p3"]] : []), "Due", ["Waited", "number p3"], ["Ran", "number"], ["Attempt", "number p4"], "Progress, reason or error"];
   const reload = () => { loaded.reload(); total.reload(); };
-  return html`<${Head} of=${loaded} title="Jobs" sub=${total.data ? `${count(total.data.count)}${total.data.is_exact ? "" : "+"} ${total.data.count === 1 ? "job" : "jobs"}` : ""}>
+  return html`<${Head} of=${loaded} title="Jobs" sub=${total.data ? `${countText(total.data)} ${total.data.count === 1 ? "job" : "jobs"}` : ""}>
       ${may("jobs.submit") && html`<a href=${to("tasks")}>Run a task</a>`}
       ${canBulk && html`${chosen.size > 0 && html`<button type="button" onClick=${() => showBulk({ filter: `${VIA.exec(filter)?.[0] ?? ""} id:${[...chosen].join()}`.trim(), what: `${chosen.size} selected` })}>Change ${chosen.size} selected …</button>
         <button type="button" onClick=${() => change({ selected: "" })}>Clear selection</button>`}
-        <button type="button" onClick=${() => showBulk({ filter, what: "" })}>Select all${total.data ? ` ${count(total.data.count)}${total.data.is_exact ? "" : "+"}` : ""} …</button>`}
+        <button type="button" onClick=${() => showBulk({ filter, what: "" })}>Select all${total.data ? ` ${countText(total.data)}` : ""} …</button>`}
     <//>
     <${Filter} page="jobs" filter=${filter} placeholder="status:failed task:billing.* created:>-24h" />
     <div class="bar"><${Chips} page="jobs" filter=${filter} of=${CHIPS} /><span class="grow"></span><${Lanes} filter=${filter} /></div>

@@ -4,7 +4,7 @@ import { may } from "../lib/api.js";
 import { Attention } from "../lib/attention.js";
 import { backlogOf, isWork, placesOf, stateOf, waitOf } from "../lib/backlog.js";
 import { useData } from "../lib/data.js";
-import { count, failure, plural } from "../lib/format.js";
+import { count, countText, failure, plural } from "../lib/format.js";
 import { Plots, RANGES, Ranges, since, useFigures } from "../lib/figures.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { Icon } from "../lib/icons.js";
@@ -14,9 +14,6 @@ import { countOf, FAILED_DAY, OVERDUE, RUNNING, SUCCEEDED_DAY, TILES, WAITING } 
 
 const FIRST = ["from taskmq import TaskMQ", "", 'app = TaskMQ(store="sqlite:///jobs.db")', "", '@app.task(name="hello")', "def hello(name: str) -> str:", '    return f"hello {name}"'].join("\n");
 const PLOTS = ["jobs", "run", "wait", "depth"];
-
-/** @param {{count: number, is_exact: boolean}} of */
-const countText = ({ count: many, is_exact }) => `${count(many)}${is_exact ? "" : "+"}`;
 
 /** Explain a count: the busy slots, the overdue jobs, or the share of the failed and the succeeded jobs.
  * @param {import("../lib/summary.js").Summary} summary @param {string} filter */
@@ -84,12 +81,10 @@ function Changes({ figures, range }) {
 /** Lists the queues with the most jobs. */
 function Depths({ loaded }) {
   const link = html`<a href=${to("queues")}>All queues</a>`;
-  return html`<${Section} title="Queues" kind="is-wide" actions=${link}><${Loading} loaded=${loaded}>${(/** @type {any} */ { queues }) => queues.length
-    ? html`<${Table} label="Queues" columns=${["Queue", "Where jobs are", ["Backlog", "number"], ["Oldest", "number p2"], "State"]}>${queues.filter(isWork).sort((a, b) => backlogOf(b) - backlogOf(a)).slice(0, MOST_QUEUES).map((one) => html`<tr key=${one.queue} data-row>
+  return html`<${Section} title="Queues" kind="is-wide" actions=${link}><${Loading} loaded=${loaded}>${(/** @type {any} */ { queues }) => html`<${Table} none="No queues." label="Queues" columns=${["Queue", "Where jobs are", ["Backlog", "number"], ["Oldest", "number p2"], "State"]}>${queues.filter(isWork).sort((a, b) => backlogOf(b) - backlogOf(a)).slice(0, MOST_QUEUES).map((one) => html`<tr key=${one.queue} data-row>
         <td><a href=${to(["queues", one.queue])}>${one.queue}</a></td>
         <td class="bars"><${Segments} of=${[...placesOf(one)]} /></td>
-        <td class="number">${count(backlogOf(one))}</td><td class="number p2">${waitOf(one, loaded.at)}</td><td><${QueueWord} state=${stateOf(one)} /></td></tr>`)}<//>`
-    : html`<p class="dim">No queues.</p>`}<//><//>`;
+        <td class="number">${count(backlogOf(one))}</td><td class="number p2">${waitOf(one, loaded.at)}</td><td><${QueueWord} state=${stateOf(one)} /></td></tr>`)}<//>`}<//><//>`;
 }
 
 /** Lists jobs that match a filter, if the summary counts any. */

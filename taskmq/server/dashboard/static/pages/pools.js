@@ -2,9 +2,9 @@
 /** Pools of tenants and scheduling policies of queues. */
 import { call, may, part } from "../lib/api.js";
 import { useData } from "../lib/data.js";
-import { amounts, count, quote, readAmounts } from "../lib/format.js";
+import { amounts, countText, quote, readAmounts } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
-import { Action, Code, Confirm, Empty, Field, Head, notify, Section, Loading, Table } from "../lib/parts.js";
+import { Action, Code, Confirm, Empty, Field, Head, notify, Section, Select, Loading, Table, TextField } from "../lib/parts.js";
 import { to } from "../lib/route.js";
 
 // Each pool takes two requests.
@@ -47,13 +47,13 @@ const percent = (/** @type {number | undefined} */ part) => (part === undefined 
 function JobCount({ name, states }) {
   const filter = `tenant:${quote(name)} status:${states}`;
   const { data, error } = useData("jobs/count", { filter }, ["job"], 10_000);
-  return html`<a href=${to("jobs", { filter })}>${data ? `${count(data.count)}${data.is_exact ? "" : "+"}` : error ? "?" : "…"}</a>`;
+  return html`<a href=${to("jobs", { filter })}>${data ? countText(data) : error ? "?" : "…"}</a>`;
 }
 
 /** @param {{pool: Pool | null, pools: Pool[], close: () => void, reload: () => void}} props */
 function Put({ pool, pools, close, reload }) {
   const [said, say] = useState({ name: pool?.pool ?? "", parent: pool?.parent ?? "", weight: String(pool?.weight ?? 1), min: amounts(pool?.min ?? {}), max: amounts(pool?.max ?? {}) });
-  const set = (/** @type {string} */ field) => (/** @type {any} */ e) => say({ ...said, [field]: e.target.value });
+  const set = (/** @type {string} */ field) => (/** @type {string} */ text) => say({ ...said, [field]: text });
   const others = pools.filter((one) => one.pool !== said.name);
   const now = shares(pools.filter((one) => one.pool !== "*"));
   const then = shares([...others, { pool: said.name, parent: said.parent || null, weight: Number(said.weight) || 1, min: {}, max: {} }].filter((one) => one.pool && one.pool !== "*"));
@@ -65,11 +65,11 @@ function Put({ pool, pools, close, reload }) {
     reload();
   };
   return html`<${Confirm} title=${pool ? `Pool ${pool.pool}` : "Add a pool"} verb="Save" close=${close} act=${act}>
-    <${Field} label="Name" hint="The tenant whose jobs belong to it; * for each tenant without a pool."><input value=${said.name} required disabled=${pool !== null} onInput=${set("name")} /><//>
-    <${Field} label="Parent"><select value=${said.parent} onChange=${set("parent")}><option value="">the queue itself</option>${others.filter((one) => one.pool !== "*").map((one) => html`<option key=${one.pool} value=${one.pool}>${one.pool}</option>`)}</select><//>
-    <${Field} label="Weight, relative to its siblings"><input type="number" step="any" min="0.000001" required value=${said.weight} onInput=${set("weight")} /><//>
-    <${Field} label="Guaranteed" hint="Such as slots=2 gpu=1. Leave empty for nothing."><input value=${said.min} onInput=${set("min")} /><//>
-    <${Field} label="Limit" hint="Such as slots=8; further jobs wait. Leave empty for no limit."><input value=${said.max} onInput=${set("max")} /><//>
+    <${TextField} label="Name" hint="The tenant whose jobs belong to it; * for each tenant without a pool." value=${said.name} required disabled=${pool !== null} set=${set("name")} />
+    <${Field} label="Parent"><${Select} of=${[["", "the queue itself"], ...others.map((one) => one.pool).filter((one) => one !== "*")]} value=${said.parent} set=${set("parent")} /><//>
+    <${TextField} label="Weight, relative to its siblings" type="number" step="any" min="0.000001" required value=${said.weight} set=${set("weight")} />
+    <${TextField} label="Guaranteed" hint="Such as slots=2 gpu=1. Leave empty for nothing." value=${said.min} set=${set("min")} />
+    <${TextField} label="Limit" hint="Such as slots=8; further jobs wait. Leave empty for no limit." value=${said.max} set=${set("max")} />
     ${moved.length > 0 && html`<${Table} label="Shares before and after" columns=${["Pool", ["Share now", "number"], ["Share after", "number"]]}>${moved.map(([name, part]) => html`<tr key=${name}><td>${name}</td><td class="number">${percent(now.get(name))}</td><td class="number">${percent(part)}</td></tr>`)}<//>`}<//>`;
 }
 
@@ -79,8 +79,8 @@ function Policy({ policy, close, reload }) {
   const [name, setName] = useState(policy?.policy ?? "fair");
   const act = async () => { await call("PUT", `queues/${part(queue)}/policy`, { body: { policy: name, strict: policy?.strict ?? false } }); notify(`Policy of ${queue}: ${name}.`); reload(); };
   return html`<${Confirm} title="Scheduling policy of a queue" verb="Save" close=${close} act=${act}>
-    <${Field} label="Queue"><input value=${queue} required disabled=${policy !== null} onInput=${(/** @type {any} */ e) => setQueue(e.target.value)} /><//>
-    <${Field} label="Policy" hint="Weights only apply to weighted queues."><select value=${name} onChange=${(/** @type {any} */ e) => setName(e.target.value)}>${[...new Set([...POLICIES, name])].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select><//><//>`;
+    <${TextField} label="Queue" value=${queue} required disabled=${policy !== null} set=${setQueue} />
+    <${Field} label="Policy" hint="Weights only apply to weighted queues."><${Select} of=${[...new Set([...POLICIES, name])]} value=${name} set=${setName} /><//><//>`;
 }
 
 export default function Pools({ rest }) {
@@ -99,8 +99,8 @@ export default function Pools({ rest }) {
             <td>${mayChange && html`<div class="actions"><button type="button" onClick=${() => show({ what: "pool", of: pool })}>Change</button><button type="button" class="danger" onClick=${() => show({ what: "remove", of: pool })}>Remove</button></div>`}</td></tr>`)}<//>
           <p class="dim">Share: of a weighted queue, while all pools have jobs and parent pools have none of their own. Unused shares are lent to other pools.</p>`
         : html`<${Empty} title="No pools"><p>Every tenant has the same share of each queue.</p><${Code} label="Command" text="taskmq pool set acme --weight 5 --max slots=8" /><//>`}
-        <${Section} title="Queue policies">${policies.length ? html`<${Table} label="Policies" columns=${["Queue", "Policy", ""]}>${policies.map((/** @type {any} */ one) => html`<tr key=${one.queue} data-row><td><a href=${to(["queues", one.queue])}>${one.queue}</a></td><td>${one.policy}${one.strict ? ", strict" : ""}</td>
-            <td>${mayChange && html`<div class="actions"><button type="button" onClick=${() => show({ what: "policy", of: one })}>Change</button><${Action} act=${async () => { await call("DELETE", `queues/${part(one.queue)}/policy`); notify(`Policy of ${one.queue} removed.`); loaded.reload(); }}>Remove<//></div>`}</td></tr>`)}<//>` : html`<p class="dim">All queues use the policies of their apps, by default fair.</p>`}<//>
+        <${Section} title="Queue policies"><${Table} none="All queues use the policies of their apps, by default fair." label="Policies" columns=${["Queue", "Policy", ""]}>${policies.map((/** @type {any} */ one) => html`<tr key=${one.queue} data-row><td><a href=${to(["queues", one.queue])}>${one.queue}</a></td><td>${one.policy}${one.strict ? ", strict" : ""}</td>
+            <td>${mayChange && html`<div class="actions"><button type="button" onClick=${() => show({ what: "policy", of: one })}>Change</button><${Action} act=${async () => { await call("DELETE", `queues/${part(one.queue)}/policy`); notify(`Policy of ${one.queue} removed.`); loaded.reload(); }}>Remove<//></div>`}</td></tr>`)}<//><//>
         ${open?.what === "pool" && html`<${Put} pool=${open.of} pools=${items} close=${close} reload=${loaded.reload} />`}`;
     }}<//>
     ${open?.what === "policy" && html`<${Policy} policy=${open.of} close=${close} reload=${loaded.reload} />`}

@@ -1,17 +1,19 @@
 // @ts-check
 /** Queues of the broker. */
 import { may, part, send } from "../lib/api.js";
-import { backlogOf, emptyIn, isWork, placesOf, rate, stateOf, useDepths, waitOf } from "../lib/backlog.js";
+import { backlogOf, emptyIn, isWork, placesOf, rate, stateOf, useDepths, useWaits, waitOf } from "../lib/backlog.js";
 import { PauseQueue, resumeQueue } from "../lib/changes.js";
 import { useData } from "../lib/data.js";
 import { FigurePlots, Ranges } from "../lib/figures.js";
-import { count, plural, quote } from "../lib/format.js";
+import { count, plural, quote, span } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
+import { Plot } from "../lib/plot.js";
 import { Action, Code, Confirm, Empty, Facts, Head, notify, QueueWord, Section, Segments, Spark, Loading, Table, Tile, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
 
 // More names push the charts off the screen.
 const MOST = 20;
+const MOST_STRIPS = 8;
 
 function PauseAction({ name, isPaused, reload }) {
   const [open, show] = useState(false);
@@ -56,14 +58,21 @@ function facts({ queues, delayed }) {
   return [plural(queues.filter(isWork).length, "queue"), `${plural(waiting, "job")} waiting`, ...(delayed === null ? [] : [`${count(delayed)} delayed`])];
 }
 
+/** How long jobs waited in the queues with the longest waits. */
+function Waits() {
+  const lines = useWaits().slice(0, MOST_STRIPS);
+  return lines.length > 0 && html`<section class="card"><${Plot} isHeat title="Wait before the start" unit=${`p95 of half an hour, in the ${plural(lines.length, "queue")} with the longest waits`} lines=${lines} show=${span} /></section>`;
+}
+
 function List() {
   const loaded = useData("queues", { max_age: 3 }, ["worker", "job"]);
   const depths = useDepths();
   return html`<${Head} of=${loaded} title="Queues" sub=${loaded.data ? facts(loaded.data).map((one) => html`<span key=${one}>${one}</span>`) : ""} />
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { queues }) => queues.some(isWork)
       ? html`<${Advice} of=${queues} /><${Table} label="Queues" columns=${["Queue", "State", ["Where jobs are", "p3"], ["Store", "number"], ["Broker", "number"], ["With workers", "number"], ["In/s", "number p3"], ["Out/s", "number p3"], ["Oldest", "number p3"], ["Empty in", "number p4"], ["Depth, 24 h", "p4"], ["Dead letters", "number p2"], ""]}>${queues.filter(isWork).map((/** @type {any} */ one) => { const state = stateOf(one); return html`<tr key=${one.queue} data-row class=${state?.word === "No workers" ? "is-late" : ""}>
-          <td title=${one.parts.join(" ")}>${one.queue.startsWith("taskmq.") ? one.queue : html`<a href=${to(["queues", one.queue])}>${one.queue}</a>`}</td><td><${QueueWord} state=${state} /></td><td class="bars p3"><${Segments} of=${placesOf(one)} /></td><td class="number">${count(one.stored)}</td><td class="number">${count(one.ready)}</td><td class="number">${count(one.in_hand)}</td><td class="number p3">${rate(one.entered)}</td><td class="number p3">${rate(one.left)}</td><td class="number p3">${waitOf(one, loaded.at)}</td><td class="number p4">${emptyIn(one)}</td><td class="p4"><${Spark} of=${depths.get(one.queue) ?? []} label=${`Depth of ${one.queue} in 24 h`} /></td>          <td class="number p2"><${Dead} of=${one.queue} count=${one.dead} /></td>
-          <td><div class="actions"><${PauseAction} name=${one.queue} isPaused=${one.is_paused} reload=${loaded.reload} /></div></td></tr>`; })}<//>`
+          <td title=${one.parts.join(" ")}>${one.queue.startsWith("taskmq.") ? one.queue : html`<a href=${to(["queues", one.queue])}>${one.queue}</a>`}</td><td><${QueueWord} state=${state} /></td><td class="bars p3"><${Segments} of=${placesOf(one)} /></td><td class="number">${count(one.stored)}</td><td class="number">${count(one.ready)}</td><td class="number">${count(one.in_hand)}</td><td class="number p3">${rate(one.entered)}</td><td class="number p3">${rate(one.left)}</td><td class="number p3">${waitOf(one, loaded.at)}</td><td class="number p4">${emptyIn(one)}</td><td class="p4"><${Spark} of=${depths.get(one.queue) ?? []} label=${`Depth of ${one.queue} in 24 h`} /></td>
+          <td class="number p2"><${Dead} of=${one.queue} count=${one.dead} /></td>
+          <td><div class="actions"><${PauseAction} name=${one.queue} isPaused=${one.is_paused} reload=${loaded.reload} /></div></td></tr>`; })}<//><${Waits} />`
       : html`<${Empty} title="No queues yet"><p>Workers create the queues of their tasks when they start:</p><${Code} label="Command" text="taskmq worker MODULE:APP" /><//>`}<//>`;
 }
 

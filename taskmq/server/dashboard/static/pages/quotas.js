@@ -4,7 +4,7 @@ import { call, may, part } from "../lib/api.js";
 import { useData, useNow } from "../lib/data.js";
 import { ago, count, size } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
-import { Code, Confirm, Empty, Field, Head, notify, Loading, Table } from "../lib/parts.js";
+import { Code, Confirm, Empty, Head, notify, Loading, Table, TextField } from "../lib/parts.js";
 
 const LIMITS = /** @type {const} */ (["queued", "a_day", "bytes", "rate", "burst"]);
 const LABELS = { queued: "Waiting jobs", a_day: "Jobs per day", bytes: "Bytes per day", rate: "Jobs per second", burst: "Burst" };
@@ -17,7 +17,7 @@ function Put({ quota, close, reload }) {
   const [said, say] = useState(/** @type {Record<string, string>} */ ({
     tenant: quota?.tenant ?? "", user: quota?.user ?? "", ...Object.fromEntries(LIMITS.map((name) => [name, String(quota?.[name] ?? (name === "burst" ? 1 : ""))])),
   }));
-  const set = (/** @type {string} */ field) => (/** @type {any} */ e) => say({ ...said, [field]: e.target.value });
+  const set = (/** @type {string} */ field) => (/** @type {string} */ text) => say({ ...said, [field]: text });
   const act = async () => {
     const body = Object.fromEntries(LIMITS.filter((name) => said[name] !== "").map((name) => [name, Number(said[name])]));
     await call("PUT", `quotas/${part(said.tenant)}`, { query: { user: said.user }, body });
@@ -25,9 +25,9 @@ function Put({ quota, close, reload }) {
     reload();
   };
   return html`<${Confirm} title=${quota ? "Change the quota" : "Add a quota"} verb="Save" close=${close} act=${act}>
-    <${Field} label="Tenant" hint="* for each tenant without a quota."><input value=${said.tenant} required disabled=${quota !== null} onInput=${set("tenant")} /><//>
-    <${Field} label="User" hint="Leave empty for the whole tenant; * for each of its users."><input value=${said.user} disabled=${quota !== null} onInput=${set("user")} /><//>
-    ${LIMITS.filter((name) => name !== "queued" || !said.user).map((name) => html`<${Field} key=${name} label=${LABELS[name]} hint=${name === "burst" ? "Jobs that may arrive at once, with a limit per second." : "Leave empty for no limit."}><input type="number" min=${name === "burst" ? 1 : 0} step=${name === "rate" ? "any" : 1} required=${name === "burst"} value=${said[name]} onInput=${set(name)} /><//>`)}<//>`;
+    <${TextField} label="Tenant" hint="* for each tenant without a quota." value=${said.tenant} required disabled=${quota !== null} set=${set("tenant")} />
+    <${TextField} label="User" hint="Leave empty for the whole tenant; * for each of its users." value=${said.user} disabled=${quota !== null} set=${set("user")} />
+    ${LIMITS.filter((name) => name !== "queued" || !said.user).map((name) => html`<${TextField} key=${name} label=${LABELS[name]} hint=${name === "burst" ? "Jobs that may arrive at once, with a limit per second." : "Leave empty for no limit."} type="number" min=${name === "burst" ? 1 : 0} step=${name === "rate" ? "any" : 1} required=${name === "burst"} value=${said[name]} set=${set(name)} />`)}<//>`;
 }
 
 export default function Quotas() {

@@ -2,14 +2,14 @@
 /** A single run: its steps, forms of those that wait for a signal, and actions. */
 import { ApiError, may, part, send } from "../lib/api.js";
 import { HoldRun } from "../lib/changes.js";
-import { useData } from "../lib/data.js";
+import { useData, useEvery } from "../lib/data.js";
 import { ValueForm } from "../lib/fields.js";
 import { LiveLog } from "../lib/follow.js";
-import { between, count, pretty, quote, span } from "../lib/format.js";
+import { count, pretty, quote, ran, span } from "../lib/format.js";
 import { Graph } from "../lib/graph.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { LEVELS } from "../lib/log.js";
-import { Code, Confirm, Dialog, Empty, Facts, Hash, Head, Id, Loading, markOf, notify, Section, Segments, State, Table, When } from "../lib/parts.js";
+import { Code, Confirm, Dialog, Empty, Facts, Hash, Head, Id, Loading, markOf, notify, Section, Segments, Select, State, Table, When } from "../lib/parts.js";
 import { go, to } from "../lib/route.js";
 import { rowsOfSteps, Timeline } from "../lib/timeline.js";
 
@@ -32,7 +32,7 @@ function Children({ id, step }) {
     ${isOpen && html`<${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`
       <${Times} id=${id} step=${step.step} turn=${items} />
       <${Table} label=${`Children of ${step.step}`} columns=${[["Child", "number"], "State", "Job or run", "Started", ["Ran", "number"], "Error"]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.number}><td class="number">${one.number}</td><td><${State} state=${one.state} /></td>
-        <td><${Started} step=${{ ...step, job_id: one.job_id }} /></td><td><${When} at=${one.started} /></td><td class="number">${one.started ? span(between(one.started, one.ended ?? new Date().toISOString())) : "–"}</td><td class="wide"><span class="c-bad">${one.error}</span></td></tr>`)}<//>
+        <td><${Started} step=${{ ...step, job_id: one.job_id }} /></td><td><${When} at=${one.started} /></td><td class="number">${span(ran(one))}</td><td class="wide"><span class="c-bad">${one.error}</span></td></tr>`)}<//>
       <div class="bar">${cursor && html`<button type="button" onClick=${() => move("")}>First page</button>`}${next && html`<button type="button" onClick=${() => move(next)}>Next page</button>`}</div>`}<//>`}</details>`;
 }
 
@@ -54,13 +54,12 @@ function Log({ run, steps }) {
   const [level, setLevel] = useState("debug");
   const isOver = run.ended !== null;
   const names = steps.filter((one) => one.task && one.kind !== "workflow").map((one) => one.step);
-  const field = (/** @type {string} */ label, /** @type {string} */ value, /** @type {(value: string) => void} */ set, /** @type {string[]} */ options) => html`<label>${label} <select value=${value} onChange=${(/** @type {any} */ e) => set(e.target.value)}>${options.map((one) => html`<option key=${one} value=${one}>${one || "all"}</option>`)}</select></label>`;
-  return html`<${Section} title="Log" actions=${html`<div class="bar">${field("Step", step, choose, ["", ...names])} ${field("Level", level, setLevel, LEVELS)}</div>`}>
+  return html`<${Section} title="Log" actions=${html`<div class="bar"><label>Step <${Select} of=${[["", "all"], ...names]} value=${step} set=${choose} /></label> <label>Level <${Select} of=${LEVELS} value=${level} set=${setLevel} /></label></div>`}>
     <${LiveLog} key=${`${step} ${level}`} of="runs" id=${run.run_id} step=${step} level=${level} runs=${!isOver} hasStarted isOver=${isOver} /><//>`;
 }
 
 /** What a box of the graph says below the name of its step. @param {any} step */
-const noteOf = (step) => [step.total === null ? "" : `${count(step.done)} of ${count(step.total)}`, step.started ? span(between(step.started, step.ended ?? new Date().toISOString())) : step.state.replace("_", " ")].filter(Boolean).join(", ");
+const noteOf = (step) => [step.total === null ? "" : `${count(step.done)} of ${count(step.total)}`, step.started ? span(ran(step)) : step.state.replace("_", " ")].filter(Boolean).join(", ");
 
 /** Mark the step under the pointer or the focus wherever it is shown, by default the chosen one. Only attributes change: rendering a long log again would be slow.
  * @param {string} chosen */
@@ -87,7 +86,7 @@ function Steps({ steps, redrive }) {
   return html`<${Table} label="Steps" columns=${columns}>${steps.map((step) => html`<tr key=${step.step} data-row data-step=${step.step}>
     <td>${step.step}</td><td><${State} state=${step.state} /></td><td class="p2">${step.kind} ${step.task || step.signal}</td><td class="p4">${step.needs.join(", ") || "–"}</td><td><${Started} step=${step} /></td>
     <td class="number p3">${step.total === null ? "" : `${count(step.done)} of ${count(step.total)}`}</td>
-    <td class="number">${step.started ? span(between(step.started, step.ended ?? new Date().toISOString())) : "–"}</td><td class="wide"><span class="c-bad">${step.error}</span>${step.quota && html`<span class="c-warn">Waits: ${step.quota}</span>`}</td>
+    <td class="number">${span(ran(step))}</td><td class="wide"><span class="c-bad">${step.error}</span>${step.quota && html`<span class="c-warn">Waits: ${step.quota}</span>`}</td>
     ${redrive && html`<td><div class="actions"><button type="button" onClick=${() => redrive(step.step)}>Redrive<span class="sr"> from ${step.step}</span> …</button></div></td>`}</tr>`)}<//>`;
 }
 
@@ -137,7 +136,7 @@ function Details({ run, steps, params, chosen, reload }) {
   const boxes = steps.map((step) => ({ id: step.step, after: step.needs, label: `${step.step}${step.total === null ? "" : ` ×${step.total}`}`, note: noteOf(step), mark: markOf(step.state), kind: step.state, href: to(["runs", run.run_id], { step: step.step }) }));
   const place = useMarks(chosen);
   const open = steps.filter((step) => step.kind === "wait" && step.state === "running");
-  return html`<${Head} of=${{ path, query: {} }} title=${run.workflow || "Run"} id=${run.run_id} sub=${html`<${State} state=${run.held !== null && run.state === "running" ? "held" : run.state} /><span>Started <${When} at=${run.started} /></span><span>Ran ${span(between(run.started, run.ended ?? new Date().toISOString()))}</span>${run.tenant && html`<span>${run.tenant}</span>`}`}>
+  return html`<${Head} of=${{ path, query: {} }} title=${run.workflow || "Run"} id=${run.run_id} sub=${html`<${State} state=${run.held !== null && run.state === "running" ? "held" : run.state} /><span>Started <${When} at=${run.started} /></span><span>Ran ${span(ran(run))}</span>${run.tenant && html`<span>${run.tenant}</span>`}`}>
       ${canOperate && isOver && run.state !== "succeeded" && html`<button type="button" class="primary" data-key="r" onClick=${() => redrive("")}>Redrive …</button>`}
       ${may("jobs.submit") && html`<button type="button" onClick=${() => setCloning(true)}>Clone …</button>`}
       ${canOperate && steps.some((step) => step.is_open && step.state === "running") && html`<button type="button" onClick=${close}>Close batch …</button>`}
@@ -156,7 +155,7 @@ function Details({ run, steps, params, chosen, reload }) {
     ${may("logs.read") && html`<${Log} run=${run} steps=${steps} />`}</div>
     <div class="two"><${Section} title="Details"><${Facts} of=${[
         ["Workflow", run.workflow && html`<a href=${to(["workflows", run.workflow])}>${run.workflow}</a>`], ["Version", html`<${Hash} of=${run.version} />`], ["Tenant", run.tenant],
-        ["Started", html`<${When} at=${run.started} exact />`], ["Got a place", run.begun && html`<${When} at=${run.begun} exact />`], ["Ended", run.ended && html`<${When} at=${run.ended} exact />`], ["Ran", span(between(run.started, run.ended ?? new Date().toISOString()))],
+        ["Started", html`<${When} at=${run.started} exact />`], ["Got a place", run.begun && html`<${When} at=${run.begun} exact />`], ["Ended", run.ended && html`<${When} at=${run.ended} exact />`], ["Ran", span(ran(run))],
         ["Scheduled for", run.scheduled_for], ["Started by", run.parent && html`<a href=${to(["runs", run.parent])}>${run.parent_step || run.parent}</a>`], ["Redrives", run.generation || ""],
         ["Labels", Object.entries(run.labels).map(([name, value]) => `${name}: ${value}`).join(", ")], ["Id", run.run_id],
       ]} /><//>
@@ -175,11 +174,7 @@ export default function Run({ rest, query: { step: chosen = "" } }) {
   const graph = useData(`runs/${part(id)}/graph`);
   const reload = () => { run.reload(); graph.reload(); };
   const isOpen = run.data?.ended === null;
-  useEffect(() => {
-    if (!isOpen) return undefined;
-    const timer = setInterval(() => { if (!document.hidden) reload(); }, EVERY);
-    return () => clearInterval(timer);
-  }, [isOpen, id]);
+  useEvery(isOpen ? EVERY : 0, reload);
   if (run.error instanceof ApiError && run.error.status === 404) {
     return html`<${Head} title=${id} /><${Empty} title="Run not found"><p>It was never started, its retention has expired, or it belongs to another tenant.</p><p><a href=${to("runs")}>All runs</a></p><//>`;
   }

@@ -6,8 +6,7 @@ import { useMoreFields } from "../lib/fields.js";
 import { Search } from "../lib/filter.js";
 import { ago, count, instant, validZone, offset } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
-import { Icon } from "../lib/icons.js";
-import { Action, Code, Confirm, Empty, Facts, Failure, Field, Head, notify, Section, Loading, Table, When, Pager } from "../lib/parts.js";
+import { Action, Code, Confirm, Empty, Facts, Failure, Field, Head, notify, Section, Select, State, Loading, Table, TextField, When, Pager } from "../lib/parts.js";
 import { go, to } from "../lib/route.js";
 
 function Actions({ schedule, reload, single = false }) {
@@ -41,8 +40,8 @@ function Backfill({ where, close }) {
     notify(`${count(found.instants.length)} occurrences started.`);
   };
   return html`<${Confirm} title="Backfill past occurrences" verb="Start" close=${close} act=${act}>
-    <${Field} label="From"><input type="datetime-local" step="1" value=${start} onInput=${(/** @type {any} */ e) => { setStart(e.target.value); setPreview(null); }} /><//>
-    <${Field} label="To"><input type="datetime-local" step="1" value=${end} onInput=${(/** @type {any} */ e) => { setEnd(e.target.value); setPreview(null); }} /><//>
+    <${TextField} label="From" type="datetime-local" step="1" value=${start} set=${(/** @type {string} */ text) => { setStart(text); setPreview(null); }} />
+    <${TextField} label="To" type="datetime-local" step="1" value=${end} set=${(/** @type {string} */ text) => { setEnd(text); setPreview(null); }} />
     <button type="button" onClick=${look}>Preview</button>
     ${error && html`<${Failure} error=${error} />`}
     ${preview && html`<p>${count(preview.instants.length)} occurrences${preview.has_more ? ", and more" : ""}:</p><${Code} label="Occurrences" text=${preview.instants.slice(0, 20).join("\n")} />`}
@@ -95,7 +94,7 @@ function Put({ close, present, changed = () => {} }) {
   const [first] = useState(() => initialValues(present));
   const [said, say] = useState(first);
   const more = useMoreFields("PutScheduleBody", OWN);
-  const set = (/** @type {string} */ field) => (/** @type {any} */ e) => say({ ...said, [field]: e.target.value });
+  const set = (/** @type {string} */ field) => (/** @type {string} */ text) => say({ ...said, [field]: text });
   const { name, task, kind, when, tz, kwargs, catchup, overlap } = said;
   const at = new Date(when);
   const rule = !when ? null : kind === "cron" ? { cron: when, tz } : kind === "every" ? { every: when } : Number.isNaN(at.getTime()) ? null : { at: at.toISOString() };
@@ -114,20 +113,20 @@ function Put({ close, present, changed = () => {} }) {
     notify(`${name} changed.`);
     changed();
   };
-  const pick = (/** @type {string} */ field) => html`<select value=${/** @type {any} */ (said)[field]} onChange=${set(field)}>${Object.entries(POLICIES[field] ?? {}).map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select>`;
+  const pick = (/** @type {string} */ field) => html`<${Select} of=${Object.entries(POLICIES[field] ?? {})} value=${/** @type {any} */ (said)[field]} set=${set(field)} />`;
   const isFlow = present && present.task === null;
   const hints = /** @type {Record<string, string>} */ ({ cron: "Minute, hour, day, month, weekday: 30 2 * * *", every: "Such as 15m", at: "In this browser's time zone" });
   return html`<${Confirm} title=${present ? `Change ${name}` : "Add a schedule"} verb=${present ? "Change" : "Add"} close=${close} act=${act}>
-    ${!present && html`<${Field} label="Name"><input value=${said.name} required onInput=${set("name")} /><//>`}
-    ${!isFlow && html`<${Field} label="Starts"><input value=${said.task} required list="known-tasks" onInput=${set("task")} /><//>`}
+    ${!present && html`<${TextField} label="Name" value=${said.name} required set=${set("name")} />`}
+    ${!isFlow && html`<${TextField} label="Starts" value=${said.task} required list="known-tasks" set=${set("task")} />`}
     <datalist id="known-tasks">${(tasks.data?.items ?? []).map((/** @type {any} */ one) => html`<option key=${one.name} value=${one.name} />`)}</datalist>
-    <${Field} label="Rule"><select value=${said.kind} onChange=${set("kind")}>${[["cron", "cron"], ["every", "interval"], ["at", "once"]].map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select><//>
-    <${Field} label="When" hint=${hints[said.kind]}><input type=${said.kind === "at" ? "datetime-local" : "text"} value=${said.when} required onInput=${set("when")} /><//>
-    ${said.kind === "cron" && html`<${Field} label="Time zone"><input value=${said.tz} required onInput=${set("tz")} /><//>`}
+    <${Field} label="Rule"><${Select} of=${["cron", ["every", "interval"], ["at", "once"]]} value=${said.kind} set=${set("kind")} /><//>
+    <${TextField} label="When" hint=${hints[said.kind]} type=${said.kind === "at" ? "datetime-local" : "text"} value=${said.when} required set=${set("when")} />
+    ${said.kind === "cron" && html`<${TextField} label="Time zone" value=${said.tz} required set=${set("tz")} />`}
     <${Meaning} rule=${rule} />
     <${Field} label="Missed occurrences" hint="While no scheduler ran">${pick("catchup")}<//>
     ${!isFlow && html`<${Field} label="While an earlier one runs">${pick("overlap")}<//>`}
-    ${!(present && present.kwargs === null) && html`<${Field} label="Keyword arguments, as JSON"><textarea value=${said.kwargs} spellcheck=${false} onInput=${set("kwargs")} /><//>`}
+    ${!(present && present.kwargs === null) && html`<${Field} label="Keyword arguments, as JSON"><textarea value=${said.kwargs} spellcheck=${false} onInput=${(/** @type {any} */ e) => set("kwargs")(e.target.value)} /><//>`}
     ${more.form}<//>`;
 }
 
@@ -136,10 +135,8 @@ function Next({ name, tz }) {
   const now = useNow();
   const zone = validZone(tz);
   const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  return html`<${Section} title="Next occurrences"><${Loading} loaded=${useData(`schedules/${part(name)}/next`, { count: 10 })}>${(/** @type {any} */ { items }) => items.length
-    ? html`<${Table} label="Next occurrences" columns=${[`Schedule time (${zone})`, `Local time (${here})`, "When"]}>${items.map((/** @type {string} */ at, /** @type {number} */ i) => html`<tr key=${at}>
-        <td>${instant(at, zone)}${i > 0 && offset(at, zone) !== offset(items[i - 1], zone) ? html` <span class="state s-retrying">clock changed</span>` : null}</td><td>${instant(at)}</td><td>${ago(at, now)}</td></tr>`)}<//>`
-    : html`<p class="dim">None.</p>`}<//><//>`;
+  return html`<${Section} title="Next occurrences"><${Loading} loaded=${useData(`schedules/${part(name)}/next`, { count: 10 })}>${(/** @type {any} */ { items }) => html`<${Table} label="Next occurrences" columns=${[`Schedule time (${zone})`, `Local time (${here})`, "When"]}>${items.map((/** @type {string} */ at, /** @type {number} */ i) => html`<tr key=${at}>
+        <td>${instant(at, zone)}${i > 0 && offset(at, zone) !== offset(items[i - 1], zone) ? html` <span class="state s-retrying">clock changed</span>` : null}</td><td>${instant(at)}</td><td>${ago(at, now)}</td></tr>`)}<//>`}<//><//>`;
 }
 
 /** Return the policy and limits of a schedule. */
@@ -167,7 +164,7 @@ function Schedule({ name }) {
         ${one.active.length > 0 && html`<p>Waiting or running: ${one.active.map((/** @type {string} */ id) => html`<a key=${id} href=${to(["jobs", id])}>${id}</a> `)}</p>`}<//>
       <${Section} title="Policy"><${Facts} of=${policy(one)} />
         ${one.args !== null && html`<${Code} label="Arguments" text=${JSON.stringify(one.args.length ? { args: one.args, kwargs: one.kwargs } : one.kwargs, null, 2)} />`}<//>
-      <${Section} title="Recent occurrences">${one.history.length ? html`<${Table} label="Recent occurrences" columns=${["Due", "Started", "Kind"]}>${one.history.map((/** @type {any} */ each, /** @type {number} */ at) => html`<tr key=${at}><td><${When} at=${each.scheduled_for} /></td><td><${When} at=${each.emitted} /></td><td>${each.kind}</td></tr>`)}<//>` : html`<p class="dim">None yet.</p>`}<//>
+      <${Section} title="Recent occurrences"><${Table} none="None yet." label="Recent occurrences" columns=${["Due", "Started", "Kind"]}>${one.history.map((/** @type {any} */ each, /** @type {number} */ at) => html`<tr key=${at}><td><${When} at=${each.scheduled_for} /></td><td><${When} at=${each.emitted} /></td><td>${each.kind}</td></tr>`)}<//><//>
     </div></div>`}<//>`;
 }
 
@@ -179,7 +176,7 @@ function List({ query }) {
     ${open && html`<${Put} close=${() => show(false)} />`}<div class="bar"><${Search} name="prefix" label="Name prefix" placeholder="name prefix" /></div><${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => items.length
     ? html`<${Table} label="Schedules" columns=${["Schedule", "When", "Starts", "Next", ["Missed occurrences", "p4"], ["Defined", "p3"], ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
         <td><a href=${to(["schedules", one.name])}>${one.name}</a></td><td>${one.rule}</td><td>${one.starts}</td>
-        <td>${one.paused ? html`<span class="state s-held"><${Icon} name="held" /><span class="word">paused</span></span> ${one.note}` : html`<${When} at=${one.next} />`}</td>
+        <td>${one.paused ? html`<${State} state="paused" kind="held" /> ${one.note}` : html`<${When} at=${one.next} />`}</td>
         <td class="p4">${POLICIES.catchup?.[one.catchup] ?? one.catchup}</td><td class="p3">${one.is_dynamic ? "at run time" : "in code"}</td>
         <td><div class="actions"><${Actions} schedule=${one} reload=${loaded.reload} /></div></td></tr>`)}<//>
       <${Pager} next=${next} />`

@@ -42,10 +42,8 @@ const Partitions = ({ partitions }) => html`<${Section} title="Partitions"><${Ta
 const Clocks = ({ clocks }) => html`<${Section} title="Clocks" actions=${html`<span class="dim">compared with this server</span>`}><${Table} label="Clocks" columns=${["Of", "Name", ["Difference", "number"], ""]}>${clocks.map((/** @type {any} */ one, /** @type {number} */ at) => html`<tr key=${at} data-row>
   <td>${one.kind}</td><td>${one.of}</td><td class="number">${sideOf(one.offset)}</td><td>${one.is_wrong && html`<span class="c-bad">Wrong</span>`}</td></tr>`)}<//><//>`;
 
-const Findings = ({ findings }) => html`<${Section} title="Findings">${findings.length
-  ? html`<${Table} label="Findings" columns=${["Level", "About", "Finding", "Fix", ""]}>${findings.map((/** @type {any} */ one, /** @type {number} */ at) => html`<tr key=${at} data-row>
-    <td><${Mark} of=${one.level} /></td><td>${one.about}</td><td class="wide" title=${one.finding}>${one.finding}</td><td class="wide" title=${one.remedy}>${one.remedy}</td><td>${commandOf(one.remedy) && html`<${CopyButton} text=${commandOf(one.remedy)} label=${`Copy ${commandOf(one.remedy)}`} />`}</td></tr>`)}<//>`
-  : html`<p class="dim">No problems.</p>`}<//>`;
+const Findings = ({ findings }) => html`<${Section} title="Findings"><${Table} none="No problems." label="Findings" columns=${["Level", "About", "Finding", "Fix", ""]}>${findings.map((/** @type {any} */ one, /** @type {number} */ at) => html`<tr key=${at} data-row>
+    <td><${Mark} of=${one.level} /></td><td>${one.about}</td><td class="wide" title=${one.finding}>${one.finding}</td><td class="wide" title=${one.remedy}>${one.remedy}</td><td>${commandOf(one.remedy) && html`<${CopyButton} text=${commandOf(one.remedy)} label=${`Copy ${commandOf(one.remedy)}`} />`}</td></tr>`)}<//><//>`;
 
 export default function System() {
   const loaded = useData("health/system", { max_age: 30 }, ["time"], 5000);

@@ -5,7 +5,7 @@ import { useData } from "../lib/data.js";
 import { useMoreFields, ValueForm } from "../lib/fields.js";
 import { pretty, quote } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
-import { Code, Empty, Facts, Field, Head, notify, Section, Loading, Table } from "../lib/parts.js";
+import { Code, Empty, Facts, Head, notify, Section, Loading, Table, TextField } from "../lib/parts.js";
 import { go, to } from "../lib/route.js";
 
 /** Fields of a submission that the form has, or that repeat others. */
@@ -20,7 +20,7 @@ function RunForm({ task }) {
     go(["jobs", made.id]);
   };
   return html`<${Section} title="Run"><${ValueForm} schema=${{ properties: {}, ...task.arguments }} verb="Run" act=${run} none="The task takes no arguments.">
-    <${Field} label="Delay" hint="Such as 10m. Leave empty to run now."><input value=${delay} onInput=${(/** @type {any} */ e) => setDelay(e.target.value)} /><//>
+    <${TextField} label="Delay" hint="Such as 10m. Leave empty to run now." value=${delay} set=${setDelay} />
     ${more.form}<//><//>`;
 }
 

@@ -4,7 +4,7 @@ import { call, may, part, send, session } from "../lib/api.js";
 import { Sessions, Tokens } from "../lib/credentials.js";
 import { useData } from "../lib/data.js";
 import { html, useState } from "../lib/html.js";
-import { Action, Confirm, Facts, Field, Head, notify, Section, Loading, Table, When } from "../lib/parts.js";
+import { Action, Check, Confirm, Facts, Field, Head, notify, Section, Select, Loading, Table, TextField, When } from "../lib/parts.js";
 import { go, to } from "../lib/route.js";
 
 const EVERYWHERE = "* for the instance";
@@ -21,13 +21,13 @@ const bodyOf = ({ role, tasks, groups }) => ({ role, tasks: words(tasks), groups
 
 /** @param {{set: (role: RoleText) => void, value: RoleText, hint: string}} props */
 const RoleFields = ({ value, set, hint }) => html`
-  <${Field} label="Tenant" hint=${hint}><input value=${value.tenant} required onInput=${(/** @type {any} */ e) => set({ ...value, tenant: e.target.value })} /><//>
-  <${Field} label="Role"><select value=${value.role} onChange=${(/** @type {any} */ e) => set({ ...value, role: e.target.value })}>${ROLES.map((role) => html`<option key=${role}>${role}</option>`)}</select><//>
-  <${Field} label="Tasks" hint="Patterns of the tasks it may call."><input value=${value.tasks} required onInput=${(/** @type {any} */ e) => set({ ...value, tasks: e.target.value })} /><//>
-  <${Field} label="Groups" hint="A wait whose roles list group:finance takes answers of finance."><input value=${value.groups} onInput=${(/** @type {any} */ e) => set({ ...value, groups: e.target.value })} /><//>`;
+  <${TextField} label="Tenant" hint=${hint} value=${value.tenant} required set=${(/** @type {string} */ tenant) => set({ ...value, tenant })} />
+  <${Field} label="Role"><${Select} of=${ROLES} value=${value.role} set=${(/** @type {string} */ role) => set({ ...value, role })} /><//>
+  <${TextField} label="Tasks" hint="Patterns of the tasks it may call." value=${value.tasks} required set=${(/** @type {string} */ tasks) => set({ ...value, tasks })} />
+  <${TextField} label="Groups" hint="A wait whose roles list group:finance takes answers of finance." value=${value.groups} set=${(/** @type {string} */ groups) => set({ ...value, groups })} />`;
 
-/** @param {{value: string, set: (text: string) => void, label: string, hint: string, required?: boolean}} props */
-const PasswordField = ({ value, set, label, hint, required = false }) => html`<${Field} label=${label} hint=${hint}><input type="password" autoComplete="new-password" value=${value} required=${required} onInput=${(/** @type {any} */ e) => set(e.target.value)} /><//>`;
+/** @param {Record<string, unknown>} props of a text field */
+const PasswordField = (props) => html`<${TextField} type="password" autoComplete="new-password" ...${props} />`;
 
 function Add({ close, reload }) {
   const [name, setName] = useState("");
@@ -35,7 +35,7 @@ function Add({ close, reload }) {
   const [role, setRole] = useState({ tenant: "*", role: "viewer", tasks: "*", groups: "" });
   const act = async () => { await send("users", { name, password, memberships: [{ tenant: role.tenant, ...bodyOf(role) }] }); notify(`${name} added.`); reload(); };
   return html`<${Confirm} title="Add a user" verb="Add" close=${close} act=${act}>
-    <${Field} label="Name"><input value=${name} required onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
+    <${TextField} label="Name" value=${name} required set=${setName} />
     <${PasswordField} label="Password" hint="At least twelve characters." value=${password} set=${setPassword} required />
     <${RoleFields} value=${role} set=${setRole} hint=${EVERYWHERE} /><//>`;
 }
@@ -52,10 +52,10 @@ function Edit({ user, close, reload }) {
     reload();
   };
   return html`<${Confirm} title="Change the user" verb="Change" close=${close} act=${act}>
-    <${Field} label="Name"><input value=${name} required onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
-    <${Field} label="Email"><input value=${email} onInput=${(/** @type {any} */ e) => setEmail(e.target.value)} /><//>
+    <${TextField} label="Name" value=${name} required set=${setName} />
+    <${TextField} label="Email" value=${email} set=${setEmail} />
     <${PasswordField} label="New password" hint="At least twelve characters. Ends their sessions and revokes their tokens. Leave empty to keep." value=${password} set=${setPassword} />
-    ${password && html`<label class="check"><input type="checkbox" checked=${keep} onChange=${(/** @type {any} */ e) => setKeep(e.target.checked)} /> Keep their tokens valid</label>`}<//>`;
+    ${password && html`<${Check} value=${keep} set=${setKeep}>Keep their tokens valid<//>`}<//>`;
 }
 
 /** @param {{give: (role: RoleText) => Promise<void>, close: () => void, tenant?: string, hint?: string, children?: unknown}} props */
@@ -107,8 +107,8 @@ function TenantText({ close, reload, tenant }) {
     reload();
   };
   return html`<${Confirm} title=${tenant ? `Describe ${tenant.name}` : "Add a tenant"} verb=${tenant ? "Save" : "Add"} close=${close} act=${act}>
-    ${!tenant && html`<${Field} label="Name"><input value=${name} required onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>`}
-    <${Field} label="Description"><input value=${description} maxLength="500" onInput=${(/** @type {any} */ e) => setDescription(e.target.value)} /><//><//>`;
+    ${!tenant && html`<${TextField} label="Name" value=${name} required set=${setName} />`}
+    <${TextField} label="Description" value=${description} maxLength="500" set=${setDescription} /><//>`;
 }
 
 function Tenants() {
@@ -119,12 +119,10 @@ function Tenants() {
   const flip = async (/** @type {any} */ one) => { await call("PATCH", `tenants/${part(one.name)}`, { body: { is_disabled: !one.disabled } }); loaded.reload(); };
   const remove = async (/** @type {any} */ one) => { await call("DELETE", `tenants/${part(one.name)}`); notify(`${one.name} removed.`); loaded.reload(); };
   const actions = mayChange && html`<button type="button" onClick=${() => show({ what: "text", tenant: null })}>Add a tenant</button>`;
-  return html`<${Section} title="Tenants" actions=${actions}><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => (items.length
-    ? html`<${Table} label="Tenants" columns=${["Name", "Description", "State", "Created", ...(mayChange ? [""] : [])]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
+  return html`<${Section} title="Tenants" actions=${actions}><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => (html`<${Table} none="No tenants: all jobs share one space." label="Tenants" columns=${["Name", "Description", "State", "Created", ...(mayChange ? [""] : [])]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
         <td><a href=${to("users", { tenant: one.name })}>${one.name}</a></td><td>${one.description || "–"}</td><td>${one.disabled ? "disabled" : "enabled"}</td><td><${When} at=${one.created} /></td>
         ${mayChange && html`<td><div class="actions"><button type="button" onClick=${() => show({ what: "text", tenant: one })}>Describe<span class="sr"> ${one.name}</span></button><${Action} act=${() => flip(one)}>${one.disabled ? "Enable" : "Disable"}<span class="sr"> ${one.name}</span><//>
-          <button type="button" class="danger" onClick=${() => show({ what: "remove", tenant: one })}>Remove<span class="sr"> ${one.name}</span></button></div></td>`}</tr>`)}<//>`
-    : html`<p class="dim">No tenants: all jobs share one space.</p>`)}<//><//>
+          <button type="button" class="danger" onClick=${() => show({ what: "remove", tenant: one })}>Remove<span class="sr"> ${one.name}</span></button></div></td>`}</tr>`)}<//>`)}<//><//>
     ${open?.what === "text" && html`<${TenantText} tenant=${open.tenant} close=${close} reload=${loaded.reload} />`}
     ${open?.what === "remove" && html`<${Confirm} title="Remove the tenant" verb="Remove" typed=${open.tenant.name} close=${close} act=${() => remove(open.tenant)}><p>Its roles are removed. Its jobs stay, visible only to instance roles.</p><//>`}`;
 }
@@ -141,7 +139,7 @@ function Members() {
   return html`<${Section} title=${session.tenant ? `Roles in ${session.tenant}` : "Roles"} actions=${actions}><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => html`<${Table} label="Members" columns=${["User", "Tenant", "Role", "Tasks", "Groups", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.user_id} ${one.tenant}`} data-row>
       <td>${may("users.read") ? html`<a href=${to(["users", one.user_id])}>${one.user}</a>` : one.user}</td><td>${one.tenant === "*" ? "the instance" : one.tenant}</td><td>${one.role}</td><td>${one.tasks.join(", ")}</td><td>${one.groups.join(", ")}</td>
       <td>${may("members.change") && one.tenant !== "*" && html`<${Action} act=${() => take(one)}>Remove<span class="sr"> the role of ${one.user} in ${one.tenant}</span><//>`}</td></tr>`)}<//>`}<//><//>
-    ${open && html`<${Give} give=${give} tenant=${own} close=${() => show(false)}><${Field} label="User"><input value=${name} required onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//><//>`}`;
+    ${open && html`<${Give} give=${give} tenant=${own} close=${() => show(false)}><${TextField} label="User" value=${name} required set=${setName} /><//>`}`;
 }
 
 export default function Users({ rest }) {

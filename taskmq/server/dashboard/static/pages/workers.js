@@ -6,9 +6,8 @@ import { FigurePlots } from "../lib/figures.js";
 import { count, plural, size, span } from "../lib/format.js";
 import { Fragment, html, useState } from "../lib/html.js";
 import { JobLink } from "../lib/job_link.js";
-import { Icon } from "../lib/icons.js";
 import { LEVELS } from "../lib/log.js";
-import { Action, Code, Confirm, Dialog, Empty, Facts, Field, Head, notify, Section, Loading, Table, When } from "../lib/parts.js";
+import { Action, Code, Confirm, Dialog, Empty, Facts, Field, Head, notify, Section, Select, Loading, State, Table, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
 
 const MOST_SLOTS = 64;
@@ -27,7 +26,7 @@ function Slots({ worker }) {
   return html`<div class="slots" role="img" aria-label=${words}>${Array.from({ length: Math.min(worker.slots, MOST_SLOTS) }, (_, at) => { const job = worker.jobs[at]; return html`<i key=${at} class=${at < worker.running ? `is-busy ${job?.seconds > LONG ? "is-long" : ""}` : ""} title=${job && `${job.task}, ${span(job.seconds)}`}></i>`; })}</div>`;
 }
 
-const Status = ({ worker: { state, paused } }) => html`<span class=${`state s-${state === "running" ? "succeeded" : "held"}`}><${Icon} name=${state === "running" ? "succeeded" : "held"} /><span class="word">${state}</span></span>${paused.length > 0 && html` <span class="dim">paused: ${paused.join(", ")}</span>`}`;
+const Status = ({ worker: { state, paused } }) => html`<${State} state=${state} kind=${state === "running" ? "succeeded" : "held"} />${paused.length > 0 && html` <span class="dim">paused: ${paused.join(", ")}</span>`}`;
 
 const cpu = (/** @type {any} */ { cpu: cores }) => `${Math.round(100 * cores)} %`;
 const sum = (/** @type {any[]} */ workers, /** @type {string} */ name) => workers.reduce((total, one) => total + one[name], 0);
@@ -41,30 +40,33 @@ async function control(name, body) {
   return found;
 }
 
-function Drain({ name, reload }) {
+/** Pauses, resumes or drains a worker. */
+function Stop({ worker: { name, state }, reload }) {
   const [open, show] = useState(false);
+  const verb = state === "paused" ? "resume" : "pause";
+  const flip = async () => { await control(name, { command: verb }); notify(`${name} is ${verb}d.`); reload(); };
   const drain = async () => { await control(name, { command: "drain" }); notify(`${name} is draining.`); reload(); };
-  return may("workers.control") && html`<button type="button" class="danger" onClick=${() => show(true)}>Drain</button>
+  return may("workers.control") && html`<${Action} act=${flip} mark="p" title="p">${verb === "pause" ? "Pause" : "Resume"}<//><button type="button" class="danger" onClick=${() => show(true)}>Drain</button>
     ${open && html`<${Confirm} title=${`Drain ${name}`} verb="Drain" close=${() => show(false)} act=${drain}><p>It accepts no new jobs, finishes the running ones, and exits. It is not replaced. Jobs that run longer than its grace go back to their queue.</p><//>`}`;
 }
 
-function Actions({ worker: { name, slots }, reload }) {
+function Actions({ worker, reload }) {
+  const { name, slots } = worker;
   const [open, show] = useState("");
   const [value, set] = useState("");
   const [stacks, setStacks] = useState("");
   if (!may("workers.control")) return null;
   const change = async () => { const { detail } = await control(name, open === "slots" ? { command: "concurrency", number: Number(value) } : { command: "log_level", level: value }); notify(`${name}: ${open} ${detail}`); reload(); };
-  const field = { value, onInput: (/** @type {any} */ e) => set(e.target.value) };
-  return html`<${Action} act=${async () => setStacks((await control(name, { command: "stacks" })).text)}>Stacks<//><button type="button" onClick=${() => { set(slots); show("slots"); }}>Change slots</button><button type="button" onClick=${() => { set("debug"); show("log level"); }}>Change log level</button><${Drain} name=${name} reload=${reload} />
-    ${open && html`<${Confirm} title=${`Change the ${open} of ${name}`} verb=${`Change ${open}`} close=${() => show("")} act=${change}><${Field} label=${`New ${open}`} hint="Until the process ends.">${open === "slots" ? html`<input type="number" min="1" required ...${field} />` : html`<select ...${field}>${LEVELS.map((one) => html`<option key=${one}>${one}</option>`)}</select>`}<//><//>`}
+  return html`<${Action} act=${async () => setStacks((await control(name, { command: "stacks" })).text)}>Stacks<//><button type="button" onClick=${() => { set(slots); show("slots"); }}>Change slots</button><button type="button" onClick=${() => { set("debug"); show("log level"); }}>Change log level</button><${Stop} worker=${worker} reload=${reload} />
+    ${open && html`<${Confirm} title=${`Change the ${open} of ${name}`} verb=${`Change ${open}`} close=${() => show("")} act=${change}><${Field} label=${`New ${open}`} hint="Until the process ends.">${open === "slots" ? html`<input type="number" min="1" required value=${value} onInput=${(/** @type {any} */ e) => set(e.target.value)} />` : html`<${Select} of=${LEVELS} value=${value} set=${set} />`}<//><//>`}
     ${stacks && html`<${Dialog} title=${`Stacks of ${name}`} close=${() => setStacks("")}><${Code} label="Stacks" text=${stacks} /><//>`}`;
 }
 
 /** The jobs that run on workers, the longest first. */
 function Jobs({ of, kind = "" }) {
   const jobs = of.flatMap((/** @type {any} */ worker) => worker.jobs.map((/** @type {any} */ job) => ({ ...job, worker: worker.name }))).sort((/** @type {any} */ a, /** @type {any} */ b) => b.seconds - a.seconds);
-  return html`<${Section} title="Running jobs" kind=${kind}>${jobs.length ? html`<${Table} label="Running jobs" columns=${["Job", "Task", "Queue", "Worker", ["Run time", "number"]]}>${jobs.map((/** @type {any} */ job) => html`<tr key=${job.job_id} data-row>
-    <td><${JobLink} name=${job.job_id} queue=${job.queue} /></td><td>${job.task}</td><td>${job.queue}</td><td>${job.worker}</td><td class="number">${span(job.seconds)}</td></tr>`)}<//>` : html`<p class="dim">No running jobs.</p>`}<//>`;
+  return html`<${Section} title="Running jobs" kind=${kind}><${Table} none="No running jobs." label="Running jobs" columns=${["Job", "Task", "Queue", "Worker", ["Run time", "number"]]}>${jobs.map((/** @type {any} */ job) => html`<tr key=${job.job_id} data-row>
+    <td><${JobLink} name=${job.job_id} queue=${job.queue} /></td><td>${job.task}</td><td>${job.queue}</td><td>${job.worker}</td><td class="number">${span(job.seconds)}</td></tr>`)}<//><//>`;
 }
 
 function One({ name }) {
@@ -79,12 +81,13 @@ function One({ name }) {
   }}<//>`;
 }
 
-const COLUMNS = ["Worker", "State", ["Slots", "p2"], ["Busy", "number"], ["Backlog", "number p2"], ["Unsettled", "number p4"], ["Queues", "p3"], ["CPU", "number p3"], ["Memory", "number p3"], ["App version", "p3"], ["Started", "number p2"], ""];
+/** @param {boolean} isStuck whether a worker has jobs that it cannot settle */
+const columns = (isStuck) => ["Worker", "State", ["Slots", "p2"], ["Busy", "number p2"], ["Backlog", "number p2"], ...(isStuck ? [["Unsettled", "number p4"]] : []), ["Queues", "p3"], ["CPU", "number p3"], ["Memory", "number p3"], ["App version", "p3"], ["Started", "number p2"], ""];
 
-const Row = ({ worker, reload }) => html`<tr data-row><td><a href=${to(["workers", worker.name])}>${worker.name}</a></td><td><${Status} worker=${worker} /></td>
-  <td class="p2"><${Slots} worker=${worker} /></td><td class="number">${worker.running} of ${worker.slots}</td><td class="number p2">${count(worker.backlog)}</td><td class="number p4">${count(worker.unsettled)}</td>
+const Row = ({ worker, isStuck, reload }) => html`<tr data-row><td><a href=${to(["workers", worker.name])}>${worker.name}</a></td><td><${Status} worker=${worker} /></td>
+  <td class="p2"><${Slots} worker=${worker} /></td><td class="number p2">${worker.running} of ${worker.slots}</td><td class="number p2">${count(worker.backlog)}</td>${isStuck && html`<td class="number p4">${count(worker.unsettled)}</td>`}
   <td class="p3">${worker.queues.join(", ")}</td><td class="number p3">${cpu(worker)}</td><td class="number p3">${size(worker.memory)}</td><td class="p3">${worker.app_version || "–"}</td><td class="number p2"><${When} at=${worker.started} /></td>
-  <td><div class="actions"><${Drain} name=${worker.name} reload=${reload} /></div></td></tr>`;
+  <td><div class="actions"><${Stop} worker=${worker} reload=${reload} /></div></td></tr>`;
 
 /** Summarize the workers.
  * @param {any[]} workers */
@@ -97,11 +100,12 @@ function List({ by }) {
   const loaded = useData("workers", { max_age: 3 }, ["worker"]);
   return html`<${Head} of=${loaded} title="Workers" sub=${loaded.data && summary(loaded.data.items)} />
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => {
+      const isStuck = sum(items, "unsettled") > 0;
       const names = [...new Set(/** @type {string[]} */ (items.flatMap(GROUPS[by])))].sort();
       return items.length
         ? html`<div class="chips" role="group" aria-label="Groups">${Object.keys(GROUPS).map((one) => html`<a key=${one} href=${to("workers", { by: one })} aria-current=${one === by ? "true" : undefined}>By ${one}</a>`)}</div>
-          <${Table} label="Workers" columns=${COLUMNS}>${names.map((name) => { const own = items.filter((/** @type {any} */ one) => GROUPS[by](one).includes(name)); return html`<${Fragment} key=${name}><tr class="group"><td colspan=${COLUMNS.length}><strong>${name}</strong> <span class="dim">${plural(own.length, "worker")}, ${busy(own)}, ${cpu({ cpu: sum(own, "cpu") })} CPU</span></td></tr>
-            ${own.map((/** @type {any} */ worker) => html`<${Row} key=${worker.name} worker=${worker} reload=${loaded.reload} />`)}<//>`; })}<//>
+          <${Table} label="Workers" columns=${columns(isStuck)}>${names.map((name) => { const own = items.filter((/** @type {any} */ one) => GROUPS[by](one).includes(name)); return html`<${Fragment} key=${name}><tr class="group"><td colspan=${columns(isStuck).length}><strong>${name}</strong> <span class="dim">${plural(own.length, "worker")}, ${busy(own)}, ${cpu({ cpu: sum(own, "cpu") })} CPU</span></td></tr>
+            ${own.map((/** @type {any} */ worker) => html`<${Row} key=${worker.name} worker=${worker} isStuck=${isStuck} reload=${loaded.reload} />`)}<//>`; })}<//>
           <div class="six"><${Jobs} of=${items} kind="is-wide" />${may("metrics.read") && html`<${FigurePlots} which=${["hand"]} range="24h" />`}</div>`
         : html`<${Empty} title="No workers"><${Code} label="Command" text="taskmq worker MODULE:APP" />
           <p>A running worker is missing here if it uses another broker or vhost, lacks access to the control exchange, or its event loop is blocked. <code>taskmq doctor</code> finds the cause.</p><//>`;
