@@ -99,10 +99,18 @@ def shop(tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ) ->
     for role in ("producer", "worker", "operator"):
         rabbitmq_server.http("PUT", f"/api/users/{shop.user(role)}", {"password": PASSWORD, "tags": ""})
         printed = shop.does("guest", "topology", "permissions", "--role", role, "--user", shop.user(role)).out
-        _, command = printed.splitlines()
-        program, *arguments = shlex.split(command)
+        _, line = printed.splitlines()
+        program, *arguments = shlex.split(line)
         assert program == "rabbitmqctl"
-        rabbitmq_server.ctl(*arguments)
+        if role == "worker":
+            rabbitmq_server.ctl(*arguments)
+            continue
+        # As rabbitmqctl does, which is another Erlang machine.
+        *command, configure, write, read = arguments
+        vhost, user = shop.vhost, shop.user(role)
+        assert command == ["set_permissions", "-p", vhost, "--", user]
+        body = {"configure": configure, "write": write, "read": read}
+        rabbitmq_server.http("PUT", f"/api/permissions/{vhost}/{user}", body)
     yield shop
     for role in ("producer", "worker", "operator"):
         rabbitmq_server.http("DELETE", f"/api/users/{shop.user(role)}")
