@@ -30,6 +30,10 @@ from tests.servers.ports import PortLease
 pytestmark = pytest.mark.rabbitmq
 
 USER = "shop-worker"
+# The HTTP API lists connections some seconds later.
+_IS_CONNECTED = (
+    f'lists:member(<<"{USER}">>, [User || [{{user, User}}] <- rabbit_networking:connection_info_all([user])]).'
+)
 EVERYTHING = {"configure": ".*", "write": ".*", "read": ".*"}
 
 
@@ -175,9 +179,7 @@ def test_a_wrong_password_is_distinguished_from_a_wrong_certificate(node: TlsNod
 def test_a_client_certificate_identifies_the_user(node: TlsNode) -> None:
     url = node.trusted_url(auth="external", certfile=node.client.chain, keyfile=node.client.key)
 
-    users = _connect(url, look=lambda: node.server.ctl("list_connections", "user"))
-
-    assert USER in users.splitlines()
+    assert _connect(url, look=lambda: node.server.evaluate(_IS_CONNECTED)) == "{ok, true}"
 
 
 @pytest.mark.real_time
@@ -188,11 +190,11 @@ async def test_a_source_of_another_system_shows_its_client_certificate(node: Tls
     source = open_source(SourceQueue(url=url, name="orders"))
     try:
         await source.listen(lambda _: None)
-        users = await asyncio.to_thread(node.server.ctl, "list_connections", "user")
+        is_connected = await asyncio.to_thread(node.server.evaluate, _IS_CONNECTED)
     finally:
         await source.stop()
 
-    assert USER in users.splitlines()
+    assert is_connected == "{ok, true}"
 
 
 def test_a_certificate_without_a_user_is_refused(node: TlsNode) -> None:
@@ -225,15 +227,15 @@ def test_a_client_certificate_is_accepted_by_a_server_that_requires_one(strict_n
     _expect_connection(strict_node.trusted_url(certfile=client.chain, keyfile=client.key))
 
 
-def test_an_expired_certificate_is_reported_at_once_and_its_successor_is_used(strict_node: TlsNode) -> None:
-    client, ours = strict_node.client, strict_node.certificate
-    url = strict_node.trusted_url(certfile=client.chain, keyfile=client.key)
-    expired = strict_node.authority.issue("localhost", expires=datetime(2020, 1, 1, tzinfo=UTC))
-    successor = strict_node.authority.issue("localhost")
+def test_an_expired_certificate_is_reported_at_once_and_its_successor_is_used(node: TlsNode) -> None:
+    client, ours = node.client, node.certificate
+    url = node.trusted_url(certfile=client.chain, keyfile=client.key)
+    expired = node.authority.issue("localhost", expires=datetime(2020, 1, 1, tzinfo=UTC))
+    successor = node.authority.issue("localhost", "::1")
 
-    _install(strict_node.server, expired, ours)
+    _install(node.server, expired, ours)
     assert "the server's certificate has expired" in str(_refusal(url))
-    _install(strict_node.server, successor, ours)
+    _install(node.server, successor, ours)
     _connect(url)
 
 
