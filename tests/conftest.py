@@ -83,6 +83,8 @@ def _plain(test: Callable[..., Coroutine[Any, Any, None]], run: Callable[..., No
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     gc.freeze()
+    # By default each 70,000 new objects lead to a search through all that are not frozen: a tenth of the tests' time.
+    gc.set_threshold(10_000)
     gc.enable()
 
 
