@@ -33,13 +33,19 @@ Failures:
 
 PATH must be on a local file system: SQLite's locks and shared memory do not work over the network. A broker object
 does not survive a fork; open one in the child.
+
+The names below load on first use, so a process imports only the parts that it uses.
 """
 
-from taskmq_local.file_blobs import FileBlobs, open_file_blobs
-from taskmq_local.memory.broker import MemoryBroker, open_memory_broker
-from taskmq_local.memory.data import forget_memory
-from taskmq_local.memory.state import MemoryState, open_memory_state
-from taskmq_local.open import open_local_broker, open_local_state
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from taskmq_local.file_blobs import FileBlobs, open_file_blobs
+    from taskmq_local.memory.broker import MemoryBroker, open_memory_broker
+    from taskmq_local.memory.data import forget_memory
+    from taskmq_local.memory.state import MemoryState, open_memory_state
+    from taskmq_local.open import open_local_broker, open_local_state
 
 __all__ = [
     "FileBlobs",
@@ -52,3 +58,23 @@ __all__ = [
     "open_memory_broker",
     "open_memory_state",
 ]
+
+_MODULE_OF = {
+    "FileBlobs": "file_blobs",
+    "MemoryBroker": "memory.broker",
+    "MemoryState": "memory.state",
+    "forget_memory": "memory.data",
+    "open_file_blobs": "file_blobs",
+    "open_local_broker": "open",
+    "open_local_state": "open",
+    "open_memory_broker": "memory.broker",
+    "open_memory_state": "memory.state",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value

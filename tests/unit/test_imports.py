@@ -82,6 +82,15 @@ def test_commands_about_the_broker_import_no_code_for_stored_jobs() -> None:
     assert imported & {"taskmq.operations.bulks", "taskmq.operations.tenant_jobs", "taskmq.stored_jobs"} == set()
 
 
+def test_the_embedded_broker_imports_no_broker_in_memory() -> None:
+    imported = _imported_by(
+        "import taskmq_local, taskmq_local.broker.broker, taskmq_local.state.state\ntaskmq_local.open_local_broker"
+    )
+
+    assert "taskmq_local.database.database" in imported
+    assert {name for name in imported if name.startswith(("taskmq_local.memory", "taskmq_local.file_blobs"))} == set()
+
+
 def test_the_scheduler_imports_no_code_for_mail_and_none_of_a_server() -> None:
     imported = _imported_by("import taskmq.cli.root, taskmq.cli.processes.scheduler")
 
