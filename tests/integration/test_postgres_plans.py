@@ -35,6 +35,7 @@ _STATEMENTS: Final[dict[str, str]] = {
         if name != "JOB_COLUMNS" and isinstance(statement := getattr(statements, name), str)
     },
     **{f"SUBMIT_{'_'.join(map(str, which))}": statement for which, statement in statements.SUBMIT.items()},
+    **{f"SUBMIT_AT_ONCE_{which}": statement for which, statement in statements.SUBMIT_AT_ONCE.items()},
     **{f"FORGOTTEN_{place}": statement for place, statement in enumerate(statements.FORGOTTEN)},
     **{f"SCHEDULES_{name}": getattr(firings, name) for name in ("DUE", "OCCUR", "TURN")},
     **{
