@@ -159,9 +159,6 @@ class LargeClaims:
     async def release(self, key: str, *, token: int) -> bool:
         return await self._inner.release(key, token=token)
 
-    async def forget(self, key: str, *, job_id: str) -> bool:
-        return await self._inner.forget(key, job_id=job_id)
-
     async def _redeem(self, done: Done) -> Done:
         if done.content_type != REFERENCE:
             return done

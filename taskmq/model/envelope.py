@@ -61,8 +61,8 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         saves: version of the values that earlier runs saved.
         saved: these values as JSON, by name; None: there are none.
         kept: references to those that are kept elsewhere; None: there are none.
-        fence: the job holds the claims that the store decides: the fencing token of its idempotency key, or 0 without
-            a key; None: the store decides none.
+        fence: the job holds its idempotency key and the limits that the store decides: the fencing token of its key,
+            or 0 without a key; None: it has neither.
     """
 
     id: str

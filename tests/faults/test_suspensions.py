@@ -1,6 +1,6 @@
 """Suspended jobs whose workers are killed (-9) before and after they report that the job waits.
 
-RabbitMQ and PostgreSQL, no state.
+RabbitMQ and PostgreSQL, no state; with idempotency keys also SQLite, and Redis.
 """
 
 import asyncio
@@ -22,7 +22,9 @@ import os, signal
 from pathlib import Path
 from taskmq import Context, TaskMQ
 
-app = TaskMQ(os.environ["FAULTS_URL"], store=os.environ["FAULTS_STORE"], name="faults")
+app = TaskMQ(
+    os.environ["FAULTS_URL"], store=os.environ["FAULTS_STORE"], state=os.environ.get("FAULTS_STATE"), name="faults"
+)
 LEDGER = os.open("runs", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
@@ -43,6 +45,20 @@ async def remind(ctx: Context, name: str, seconds: float, dies: bool) -> int:
         raise
     await ctx.astep("second", note, "second", name)
     return ctx.attempt
+
+
+@app.task(name="bill", queue="work", retry=None, idempotency_key="order")
+async def bill(ctx: Context, order: str, asks: bool) -> str:
+    try:
+        if asks:
+            await ctx.await_for("approved", bool)
+    except BaseException:
+        if not Path("died").exists():
+            Path("died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise
+    await note("bill", order, ctx.job_id)
+    return ctx.job_id
 
 
 @app.task(name="count", queue="work", retry=None)
@@ -102,6 +118,46 @@ def test_a_sleeping_job_outlives_its_worker_before_and_after_the_report(
         "run before": runs["run before"], "first before": 1, "second before": 1,
     }  # fmt: skip
     assert runs["run before"] >= 2
+
+
+@pytest.mark.parametrize("is_local", [True, False], ids=["sqlite", "postgresql"])
+@pytest.mark.timeout(300)
+def test_a_waiting_job_whose_workers_are_killed_keeps_its_key_in_an_app_with_redis(
+    amqp_url: str, redis_url: str, tmp_path: Path, request: pytest.FixtureRequest, is_local: bool
+) -> None:
+    store = f"sqlite:///{tmp_path}/jobs.db" if is_local else request.getfixturevalue("job_store_url")
+
+    async def main() -> None:
+        app = TaskMQ(amqp_url, store=store, state=redis_url, name="faults")
+
+        @app.task(name="bill", queue="work", retry=None, idempotency_key="order")
+        async def bill(order: str, asks: bool) -> str:
+            return order
+
+        async with app:
+            # The first run is killed before it reports that it waits.
+            first = await app.jobs.asubmit("bill", "17", True)
+            while not (tmp_path / "died").exists():
+                await asyncio.sleep(0.05)
+            second = await app.jobs.asubmit("bill", "17", False)
+            while not (await app.jobs.aget(first.id)).suspension:
+                await asyncio.sleep(0.05)
+            await asyncio.to_thread(worker.kill)
+            start("worker-2", "worker", "jobs:app", "--max-crashes", "0")
+            other = await app.jobs.asubmit("bill", "18", False)
+            assert await other.aresult(timeout=200) == other.id
+            await app.jobs.asignal(first.id, "approved", True)
+
+            assert [await job.aresult(timeout=200) for job in (first, second)] == [first.id, first.id]
+        bills = (tmp_path / "runs").read_text().splitlines()
+        assert bills == [f"bill 18 {other.id}", f"bill 17 {first.id}"]
+
+    with Commands(tmp_path, _APP, url=amqp_url, store=store, state=redis_url) as start:
+        if is_local:
+            assert start("upgrade", "store", "upgrade", "--store", store).wait(60) == 0
+        start("scheduler", "scheduler", "jobs:app")
+        worker = start("worker-1", "worker", "jobs:app", "--max-crashes", "0")
+        asyncio.run(main())
 
 
 @pytest.mark.nightly(

@@ -228,7 +228,7 @@ STORED = (
     Feature("delays", _check_delays),
     Feature("cancelling a running job", _check_cancelling),
     Feature("history, lists, filters", _check_history),
-    Feature("idempotency keys, fencing tokens", _check_keys, is_shared=True),
+    Feature("idempotency keys, fencing tokens", _check_keys),
     Feature("unique jobs", _check_unique),
     Feature("concurrency limits", _check_concurrency, is_shared=True),
     Feature("rate limits", _check_rates, is_shared=True),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from taskmq.contracts.stores import Claimed, Done, Held
 from taskmq_local.memory.store import Expiring, MemoryStore
-from taskmq_local.rules.claims import ClaimRecord, claim, complete, did_work, release, renew, status
+from taskmq_local.rules.claims import ClaimRecord, claim, complete, release, renew, status
 
 
 class MemoryClaims(MemoryStore[Expiring[ClaimRecord]]):
@@ -66,14 +66,6 @@ class MemoryClaims(MemoryStore[Expiring[ClaimRecord]]):
             counts, record = release(self._data.find(key, now=now), token=token, now=now)
             self._put(key, record)
             return counts
-
-    async def forget(self, key: str, *, job_id: str) -> bool:
-        now = self._enter()
-        with self._data.lock:
-            is_own = did_work(self._data.find(key, now=now), job_id)
-            if is_own:
-                self._data.remove(key)
-            return is_own
 
     def _put(self, key: str, record: ClaimRecord | None) -> None:
         if record is not None:

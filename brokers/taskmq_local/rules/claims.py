@@ -97,8 +97,3 @@ def release(kept: ClaimRecord | None, *, token: int, now: int) -> tuple[bool, Cl
     if kept is None or kept.token != token or kept.stage is not Stage.HELD:
         return kept is None or kept.token == token, None
     return True, ClaimRecord(stage=Stage.FREE, token=token, until=now, keep=kept.keep)
-
-
-def did_work(kept: ClaimRecord | None, job_id: str) -> bool:
-    """Return whether the work of the key is done, by this job."""
-    return kept is not None and kept.stage is Stage.DONE and kept.job_id == job_id

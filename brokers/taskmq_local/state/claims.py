@@ -10,7 +10,7 @@ from taskmq.contracts.stores import Claimed, Done, Held
 from taskmq.model.clock import Clock
 from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
-from taskmq_local.rules.claims import ClaimRecord, claim, complete, did_work, release, renew, status
+from taskmq_local.rules.claims import ClaimRecord, claim, complete, release, renew, status
 
 _DELETE_EXPIRED: Final = """
     DELETE FROM claims WHERE key IN (SELECT key FROM claims WHERE expires <= :now ORDER BY expires LIMIT 100)
@@ -18,7 +18,6 @@ _DELETE_EXPIRED: Final = """
 _FIND: Final = "SELECT record FROM claims WHERE key = :key AND expires > :now"
 _NEXT: Final = "SELECT max(value + 1, :now * 1000) FROM counters WHERE name = 'claim'"
 _COUNT_ON: Final = "UPDATE counters SET value = ? WHERE name = 'claim'"
-_FORGET: Final = "DELETE FROM claims WHERE key = ?"
 _KEEP: Final = "INSERT OR REPLACE INTO claims (key, expires, record) VALUES (?, ?, ?)"
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -109,17 +108,6 @@ class LocalClaims:
             return counts
 
         return await self._database.ask(decide, care=Care.LOOSE)
-
-    async def forget(self, key: str, *, job_id: str) -> bool:
-        now = self._clock.now_ms()
-
-        def decide(connection: sqlite3.Connection) -> bool:
-            is_own = did_work(_find(connection, key, now), job_id)
-            if is_own:
-                connection.execute(_FORGET, (key,))
-            return is_own
-
-        return await self._database.ask(decide, care=Care.DURABLE)
 
 
 def _find(connection: sqlite3.Connection, key: str, now: int) -> ClaimRecord | None:

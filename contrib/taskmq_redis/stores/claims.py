@@ -15,7 +15,6 @@ from taskmq_redis.stores.results import milliseconds
 _CLAIM_KEY: Final = Script("claims/claim_key")
 _COMPLETE_KEY: Final = Script("claims/complete_key")
 _FIND_KEY: Final = Script("claims/find_key")
-_FORGET_KEY: Final = Script("claims/forget_key")
 _RELEASE_KEY: Final = Script("claims/release_key")
 _RENEW_KEY: Final = Script("claims/renew_key")
 
@@ -55,9 +54,6 @@ class RedisClaims:
 
     async def release(self, key: str, *, token: int) -> bool:
         return flag(await self._server.run(_RELEASE_KEY, [self._keys.claim(key)], (str(token),)))
-
-    async def forget(self, key: str, *, job_id: str) -> bool:
-        return flag(await self._server.run(_FORGET_KEY, [self._keys.claim(key)], (job_id,)))
 
 
 def _to_status(reply: list[bytes]) -> Held | Done:

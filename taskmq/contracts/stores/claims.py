@@ -1,6 +1,6 @@
 """Claims on work that is done once per key: the present holder, and the result.
 
-free -- claim --> held by a token -- complete --> done, with a value -- forget --> free
+free -- claim --> held by a token -- complete --> done, with a value
 ^                     |
 +----- release -------+      its lease ends, or it is known to be dead: the next claim has a larger token
 """
@@ -101,12 +101,5 @@ class ClaimStore(Protocol):
 
         Returns False, and changes nothing, if another holder claimed it since. Also True if this token released or
         completed it before, or if the store has forgotten the key.
-        """
-        ...
-
-    async def forget(self, key: str, *, job_id: str) -> bool:
-        """Delete the result of a key, which is free immediately, if this job did the work.
-
-        Returns False, and changes nothing, if the key is held or free, or another job did the work.
         """
         ...

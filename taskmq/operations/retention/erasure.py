@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -12,12 +11,10 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.history import Remembering
 from taskmq.contracts.identity import Actor
 from taskmq.contracts.jobs import JobPage, JobStore
-from taskmq.errors import InvalidOption, JobConflict, JobNotFound, MalformedMessage, UnsupportedFeature
-from taskmq.model.envelope import decode_envelope
+from taskmq.errors import InvalidOption, JobConflict, JobNotFound, UnsupportedFeature
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.operations.retention.archive import Advance, require_retaining
-from taskmq.options.uniqueness import NO_IDEMPOTENCY
 
 _PAGE: Final = 200
 
@@ -60,8 +57,8 @@ async def erase_jobs(
     Raises:
         UnsupportedFeature: the store cannot forget single jobs.
         StoreUnavailable: the store could not be reached; some jobs may be forgotten. Erase again.
-        StateUnavailable: the state could not be reached, to cancel a sent job or to free a key; some jobs may be
-            forgotten. Erase again.
+        StateUnavailable: the state could not be reached, to cancel a sent job; some jobs may be forgotten. Erase
+            again.
     """
     store = app.sessions.store()
     source = require_retaining(store)
@@ -139,7 +136,7 @@ def _lanes(app: TaskMQ, which: JobFilter) -> list[_Lane]:
     store = app.sessions.store()
     lanes: list[_Lane] = []
     if which.via != "broker":
-        lanes.append(_Lane(store.list_jobs, partial(_forget_stored, app)))
+        lanes.append(_Lane(store.list_jobs, require_retaining(store).forget_ended))
     if which.via != "store" and isinstance(store, Remembering):
         sent = store.history.sent_jobs
         lanes.append(_Lane(sent.page, sent.forget_ended))
@@ -156,31 +153,6 @@ async def _cancel(app: TaskMQ, lane: _Lane, which: JobFilter, *, by: Actor) -> N
             # A job may have ended meanwhile. Without a state, no sent job can be cancelled.
             with suppress(JobConflict, JobNotFound, UnsupportedFeature):
                 await app.jobs.acancel(job_id, by=by.user, note="erased")
-
-
-async def _forget_stored(app: TaskMQ, ids: Sequence[str]) -> int:
-    """Forget those of these stored jobs that have ended, and the results of their keys; return their number."""
-    await _forget_results(app, ids)
-    return await require_retaining(app.sessions.store()).forget_ended(ids)
-
-
-async def _forget_results(app: TaskMQ, ids: Sequence[str]) -> None:
-    """Delete the results that the state keeps for the idempotency keys of stored jobs."""
-    if (claims := app.sessions.current().stores.claims) is None:
-        return
-    for job_id in ids:
-        record = await app.sessions.store().get(job_id)
-        if record is None or record.state is not JobState.SUCCEEDED:
-            continue
-        try:
-            envelope = decode_envelope(record.body)
-        except MalformedMessage:
-            # No worker could have run it under a key.
-            continue
-        if envelope.key is not None:
-            task = app.tasks.get(envelope.task)
-            rule = NO_IDEMPOTENCY if task is None else task.plan.idempotency
-            await claims.forget(rule.name_of(envelope.task, envelope.key, tenant=envelope.tenant), job_id=envelope.id)
 
 
 async def _match_pages(lane: _Lane, which: JobFilter) -> AsyncIterator[list[str]]:

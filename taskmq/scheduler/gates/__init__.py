@@ -8,11 +8,10 @@ as for any other job. It turns a job back if sent jobs or another partition have
 (`Report.limited`). Such a job keeps its permit here for up to 10 seconds, and does not count for rates.
 Rates are counted in the store, after the dispatch and before the message is published. Without a state, nothing
 decides after that.
-In an app without a state, the store decides concurrency limits and idempotency keys (`claims`): a job takes its
-claims after its dispatch and before its message is published. Stored jobs with order keys wait for their line in
-every app. For a minute after a job of a queue had to wait for a claim, the claims of its ready jobs are examined, and
-those that jobs in flight hold close a gate before the dispatch. The next holder leaves jobs behind lines and keys
-where they are.
+The store decides idempotency keys and lines of order keys, and in an app without a state also concurrency limits
+(`claims`): a job takes its claims after its dispatch and before its message is published. For a minute after a job of
+a queue had to wait for a claim, the claims of its ready jobs are examined, and those that jobs in flight hold close a
+gate before the dispatch. The next holder leaves jobs behind lines and keys where they are.
 Jobs are examined, with their bodies, in the queues of tasks with limits, and in another queue for a minute after the
 last limited job was seen there. The first limited job after that is not examined; its worker's guard decides.
 """

@@ -1,4 +1,4 @@
-"""Claims of one partition's jobs that the store decides: without a state all, and with one the order of keys.
+"""Claims of one partition's jobs that the store decides: lines and idempotency keys, and without a state also limits.
 
 dispatched -> add -> take_claims in the store -- held ----> published
                                               -- closed --> wait: it is behind a gate
@@ -16,7 +16,7 @@ from taskmq.contracts.stores import PlaceDemand
 from taskmq.errors import MalformedMessage
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.jobs.reports import Report
-from taskmq.model.keys import is_line_key, is_once_key, line_key
+from taskmq.model.keys import is_line_key, is_once_key, line_key, tenant_key
 from taskmq.model.units import storable
 from taskmq.options.limits import Concurrency
 from taskmq.options.uniqueness import NO_IDEMPOTENCY
@@ -43,30 +43,27 @@ class TaskClaims:
     """The claims of one app's jobs: the concurrency limits of their tasks, their idempotency keys, and their lines.
 
     Args:
-        has_state: whether the app's state decides all claims but the lines.
+        has_state: whether the app's state decides concurrency limits, and the keys of occurrences that a beat may
+            have sent.
     """
 
     def __init__(self, tasks: Mapping[str, Task[..., Any]], *, has_state: bool = False) -> None:
         self._tasks = tasks
         self._has_state = has_state
-        self._demands = TaskDemands(tasks.values(), is_final=True, only=Concurrency)
+        limited = () if has_state else tasks.values()
+        self._demands = TaskDemands(limited, is_final=True, only=Concurrency)
 
     def of(self, task: str, queue: str, body: bytes) -> tuple[JobClaim, ...]:
         """Return the claims of a job."""
         # Few jobs have a key, and searching the bytes is cheap.
         lines = self._lines_of(queue, body) if _ORDER in body else ()
+        keys = self._keys_of(task, body) if _KEY in body else ()
         # The line comes first: a job behind others in it could not use a place.
-        return lines if self._has_state else (*lines, *self._keys_and_places_of(task, body))
+        return (*lines, *keys, *self._places_of(task, body))
 
-    def _keys_and_places_of(self, task: str, body: bytes) -> tuple[JobClaim, ...]:
+    def _places_of(self, task: str, body: bytes) -> list[JobClaim]:
         demands = self._demands.of(task, body)
-        if not demands and _KEY not in body:
-            return ()
-        places = [
-            JobClaim(storable(demand.key), demand.places) for demand in demands if isinstance(demand, PlaceDemand)
-        ]
-        key = self._key_of(task, body) if _KEY in body else None
-        return tuple(places) if key is None else (key, *places)
+        return [JobClaim(storable(each.key), each.places) for each in demands if isinstance(each, PlaceDemand)]
 
     @staticmethod
     def _lines_of(queue: str, body: bytes) -> tuple[JobClaim, ...]:
@@ -78,18 +75,22 @@ class TaskClaims:
             return ()
         return (JobClaim(storable(line_key(queue, envelope.order_key, tenant=envelope.tenant))),)
 
-    def _key_of(self, name: str, body: bytes) -> JobClaim | None:
+    def _keys_of(self, name: str, body: bytes) -> tuple[JobClaim, ...]:
         try:
             envelope = decode_envelope(body)
         except MalformedMessage:
-            return None
+            return ()
         if envelope.key is None:
-            return None
+            return ()
+        is_own_id = tenant_key(envelope.tenant, envelope.key) == envelope.id
+        is_occurrence = is_own_id and SCHEDULE_NAME in (envelope.meta or {})
+        if is_occurrence and self._has_state:
+            # The beat's message has its key there.
+            return ()
         task = self._tasks.get(name)
         rule = NO_IDEMPOTENCY if task is None else task.plan.idempotency
         key = rule.name_of(name, envelope.key, tenant=envelope.tenant)
-        is_occurrence = envelope.key == envelope.id and SCHEDULE_NAME in (envelope.meta or {})
-        return JobClaim(storable(key), ttl=round(rule.ttl_of(is_occurrence=is_occurrence) * 1000))
+        return (JobClaim(storable(key), ttl=round(rule.ttl_of(is_occurrence=is_occurrence) * 1000)),)
 
 
 def answer_of(job: DispatchedJob, done: WorkDone, *, proof: str = "") -> Report:

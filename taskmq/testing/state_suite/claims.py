@@ -94,22 +94,6 @@ class Claims(StateCase):
         assert await others.renew({key: token}, lease=LONG) == {key}
 
     @case
-    async def test_the_result_of_a_key_is_forgotten_for_the_job_that_did_the_work(self) -> None:
-        claims, others = self.state().claims, self.state().claims
-        key = new("claim")
-        token = await _grant(claims, key, job_id="first")
-        assert not await others.forget(key, job_id="first")
-        assert await _complete(claims, key, token, job_id="first")
-        assert not await others.forget(key, job_id="second")
-        assert isinstance(await claims.find(key), Done)
-
-        assert await others.forget(key, job_id="first")
-
-        assert await claims.find(key) is None
-        assert not await others.forget(key, job_id="first")
-        assert await _grant(claims, key, job_id="second") > token
-
-    @case
     async def test_completing_a_key_twice_changes_nothing(self) -> None:
         claims = self.state().claims
         key = new("claim")

@@ -1,5 +1,7 @@
 """Idempotency: the work of one key is done once.
 
+The store claims the keys of stored jobs before their messages are published. The state claims the others:
+
     claim -- granted ---> run -- done --------> complete: its result answers all later jobs of the key
       |                     +--- anything else -> release: the retry, or the next job of the key, claims again
       +---- held -------> is its holder gone? --- yes -> pass the key on, and run
@@ -82,9 +84,9 @@ class IdempotencyGuard:
         return task.idempotency_key is not None
 
     def concerns(self, attempt: Attempt) -> bool:
-        """Return whether the job has a key, or its task derives one."""
+        """Return whether the job has a key, or its task derives one, and the store has not claimed it."""
         has_key = bool(attempt.envelope.key) or attempt.task.idempotency_key is not None
-        return has_key and attempt.cancelled is None
+        return has_key and attempt.cancelled is None and not _is_claimed(attempt.envelope)
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         try:
@@ -247,7 +249,7 @@ class _HeldClaim:
 
 
 class StoredKeys:
-    """Replaces the guard without a state: only stored jobs run, which have their key from the store."""
+    """Replaces the guard without a state: jobs with a key run only if the store has claimed it."""
 
     def concerns_task(self, task: Task[..., Any]) -> bool:
         """See `Guard`."""
@@ -257,14 +259,11 @@ class StoredKeys:
         key = attempt.envelope.key
         # The job id alone is not a requested key: its sender has a state, and this worker has none.
         has_key = bool(key) and (key != attempt.job_id or _is_scheduled(attempt.envelope))
-        return (has_key or self.concerns_task(attempt.task)) and attempt.cancelled is None
+        needs_key = has_key or self.concerns_task(attempt.task)
+        return needs_key and attempt.cancelled is None and not _is_claimed(attempt.envelope)
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
-        key, invitation = attempt.envelope.key, attempt.envelope.store
-        if key and invitation is not None and invitation.fence:
-            attempt.fence = (key, invitation.fence)
-            return _NOTHING
-        if key and invitation is not None:
+        if attempt.envelope.key and attempt.envelope.store is not None:
             # Published by a scheduler that did not know of keys.
             return Snoozed(_UNKNOWN)
         return Dead(
@@ -313,6 +312,11 @@ def _ttl_of(attempt: Attempt) -> float:
     envelope = attempt.envelope
     is_occurrence = envelope.key == attempt.job_id and _is_scheduled(envelope)
     return attempt.task.plan.idempotency.ttl_of(is_occurrence=is_occurrence)
+
+
+def _is_claimed(envelope: Envelope) -> bool:
+    """Return whether the store has claimed the job's key for this message."""
+    return envelope.store is not None and bool(envelope.store.fence)
 
 
 def _is_scheduled(envelope: Envelope) -> bool:

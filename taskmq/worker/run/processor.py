@@ -93,7 +93,8 @@ class Processor:
         if task is None:
             return self._unknown(delivery, envelope)
         job_id = envelope.id or delivery.message_id or new_job_id(self._clock.now_ms(), os.urandom(10))
-        return Attempt(delivery, envelope, task, job_id)
+        fence = None if envelope.store is None else envelope.store.fence
+        return Attempt(delivery, envelope, task, job_id, fence=(envelope.key or "", fence) if fence else None)
 
     async def run(self, attempt: Attempt) -> Outcome:
         """Run the attempt; return its outcome. With early acknowledgement, the broker confirms it before the run."""

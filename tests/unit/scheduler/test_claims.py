@@ -1,4 +1,4 @@
-"""Concurrency limits and idempotency keys of an app without a state: the store decides, over all queues."""
+"""Concurrency limits of an app without a state, and idempotency keys: the store decides, over all queues."""
 
 import math
 from collections.abc import Sequence
@@ -6,16 +6,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from taskmq import Concurrency, InvalidOption, TaskMQ, WorkQueue
 from taskmq.contracts.jobs import JobClaim, JobUpdate, NewJob, OpenedClaims, partition_of
 from taskmq.errors import StoreUnavailable
 from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.history.suspensions import SUSPENDED
-from taskmq.model.keys import line_key
+from taskmq.model.keys import line_key, once_key, tenant_key
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
-from taskmq.run.context import SCHEDULED_FOR
+from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.scheduler.gates.claims import ClaimWaits, TaskClaims
 from taskmq.schedules.triggers import every
 from taskmq.stored_jobs.explanations import explain_job
@@ -141,10 +142,11 @@ async def test_jobs_without_claims_pass_those_that_wait(stage: Stage, /) -> None
     assert sorted(_ids(player)) == sorted([limited[0], *free])
 
 
+@pytest.mark.parametrize("has_state", [True, False])
 @run_by(play_one, _define)
-async def test_the_work_of_a_key_is_done_once_and_answers_all_its_jobs(stage: Stage, /) -> None:
+async def test_the_work_of_a_key_is_done_once_and_answers_all_its_jobs(stage: Stage, /, has_state: bool) -> None:
     jobs = await _submit(stage, "pay", "7", count=40, key="order:7")
-    stage.start(has_state=False)
+    stage.start(has_state=has_state)
     player = await stage.player_of_declared()
     await player.has(1)
     await stage.pass_by(2)
@@ -166,10 +168,11 @@ async def test_the_work_of_a_key_is_done_once_and_answers_all_its_jobs(stage: St
     assert {(await stage.store.get(job)).result for job in jobs[1:]} == {b'"paid"'}  # type: ignore[union-attr] # exists
 
 
+@pytest.mark.parametrize("has_state", [True, False])
 @run_by(play_one, _define)
-async def test_jobs_of_a_key_wait_while_its_job_is_suspended(stage: Stage, /) -> None:
+async def test_jobs_of_a_key_wait_while_its_job_is_suspended(stage: Stage, /, has_state: bool) -> None:
     first, second = await _submit(stage, "pay", "7", count=2, key="order:7")
-    process = stage.start(has_state=False)
+    process = stage.start(has_state=has_state)
     player = await stage.player_of_declared()
     await player.has(1)
     why = ErrorRecord(type_name=SUSPENDED, message="asleep")
@@ -179,7 +182,7 @@ async def test_jobs_of_a_key_wait_while_its_job_is_suspended(stage: Stage, /) ->
     assert player.deliveries == []
     # The next holder of the partition knows no job in flight.
     await process.kill()
-    stage.start(has_state=False)
+    stage.start(has_state=has_state)
     await _submit(stage, "pay", "7", count=20, key="order:7")
     await stage.pass_by(200)
     assert player.deliveries == []
@@ -391,6 +394,17 @@ def test_a_claim_that_jobs_wait_for_since_the_store_was_asked_is_asked_for_again
     assert waits.due(now=waits.next()) == {"once:pay:1": 1}
     waits.record_opened(asked, OpenedClaims(frozenset(), frozenset()))
     assert waits.next() == math.inf
+
+
+@pytest.mark.parametrize("tenant", [None, "acme"])
+def test_a_state_keeps_the_keys_of_occurrences_that_a_beat_may_have_sent(tenant: str | None) -> None:
+    occurrence = Envelope(id=tenant_key(tenant, "o1"), task="pay", tenant=tenant, key="o1", meta={SCHEDULE_NAME: "s"})
+    others = [replace(occurrence, meta=None), replace(occurrence, key="order:7")]
+
+    assert TaskClaims({}, has_state=True).of("pay", "q", encode_envelope(occurrence)) == ()
+    for each, has_state in ((occurrence, False), *((other, True) for other in others)):
+        (claim,) = TaskClaims({}, has_state=has_state).of("pay", "q", encode_envelope(each))
+        assert claim.name == once_key("pay", str(each.key), tenant=tenant)
 
 
 def test_the_claim_of_a_long_key_begins_with_its_tenant() -> None:

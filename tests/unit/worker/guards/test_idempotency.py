@@ -443,21 +443,22 @@ async def test_without_a_state_a_sent_job_with_a_key_is_a_dead_letter() -> None:
 
 
 @run_by(_play)
-async def test_without_a_state_a_stored_job_has_its_token_from_the_store(app: StagedApp, shop: Shop, /) -> None:
+async def test_no_guard_concerns_a_job_whose_key_the_store_has_claimed(app: StagedApp, shop: Shop, /) -> None:
     del shop
-    guard = StoredKeys()
+    without_state, with_state = StoredKeys(), _gates(app, 1)[0]
     attempt = _attempt(app, "a")
     invitation = Invitation(id="a", token=1, reports="taskmq.reports.shop.1", fence=7)
     attempt.envelope = replace(attempt.envelope, key="k", store=invitation)
 
-    assert guard.concerns(attempt)
-    assert not isinstance(await guard.acquire(attempt), Outcome)
-    assert attempt.fence == ("k", 7)
+    assert not without_state.concerns(attempt)
+    assert not with_state.concerns(attempt)
 
     attempt.envelope = replace(attempt.envelope, store=replace(invitation, fence=None))
-    assert isinstance(await guard.acquire(attempt), Snoozed)
+    assert with_state.concerns(attempt)
+    assert without_state.concerns(attempt)
+    assert isinstance(await without_state.acquire(attempt), Snoozed)
     attempt.envelope = replace(attempt.envelope, store=None)
-    assert isinstance(await guard.acquire(attempt), Dead)
+    assert isinstance(await without_state.acquire(attempt), Dead)
 
 
 async def _takes_order(order: str) -> None: ...
