@@ -12,7 +12,7 @@ from taskmq.app_api.workflow_files.reader import JOB_WORDS
 from taskmq.app_api.workflow_files.schedules import SCHEDULE, FileSchedule
 from taskmq.model.identity import Role
 from taskmq.model.runs.graphs import StepContent, StepKind, WorkflowContent
-from taskmq.model.runs.paths import NAME
+from taskmq.model.runs.paths import LONGEST_NAME, NAME
 from taskmq.model.runs.rules import RuleName
 from taskmq.model.runs.validation import MOST_STEPS
 
@@ -52,7 +52,7 @@ def workflow_schema() -> dict[str, Any]:
     step["oneOf"] = [{"required": [kind]} for kind in _KINDS]
     workflow["properties"]["timeout"] |= _DURATION
     workflow["properties"]["steps"] |= {
-        "propertyNames": {"pattern": f"^{NAME}$"},
+        "propertyNames": {"pattern": f"^{NAME}$", "maxLength": LONGEST_NAME},
         "minProperties": 1,
         "maxProperties": MOST_STEPS,
     }

@@ -17,6 +17,8 @@ from taskmq.model.values.light_values import LightValue
 
 NAME: Final = r"[A-Za-z_][A-Za-z0-9_-]*"
 """Pattern of names of steps and parameters, and of keys in a path."""
+LONGEST_NAME: Final = 1_000
+"""Maximum of characters in the name of a step: an index row of a database has to hold it."""
 
 _ROOTS: Final = ("params", "steps", "run", "item")
 _PART: Final = re.compile(rf"\.({NAME})|\[(0|[1-9][0-9]{{0,8}})\]")
@@ -38,6 +40,13 @@ class KeptElsewhere(Exception):
             f"{what} has {value.size:,} bytes at results_at=, so it can only be a whole argument of a task or the "
             "output of the run: return less, or a reference of your own"
         )
+
+
+def find_name_flaw(name: str) -> str:
+    """Return what is wrong with the name of a step; "" if nothing is."""
+    if len(name) > LONGEST_NAME:
+        return f"it has {len(name):,} characters, and at most {LONGEST_NAME:,} are possible"
+    return "" if re.fullmatch(NAME, name) else "use letters, digits, _ and -, and begin with a letter"
 
 
 class Path(NamedTuple):

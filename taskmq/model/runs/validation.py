@@ -1,6 +1,5 @@
 """Validation of workflows before they are stored: every fault, with its step and field; and of parameters of runs."""
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
@@ -9,7 +8,7 @@ import msgspec
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.runs.conditions import ConditionError, parse_condition
 from taskmq.model.runs.graphs import MAX_WIDTH, StepContent, WorkflowContent, sort_steps, upstream_of
-from taskmq.model.runs.paths import NAME, Path, PathError, paths_in
+from taskmq.model.runs.paths import Path, PathError, find_name_flaw, paths_in
 from taskmq.model.runs.rules import StepRule, parse_rule
 from taskmq.model.units import did_you_mean, parse_duration
 from taskmq.model.values.schemas import find_misfit
@@ -20,6 +19,8 @@ MOST_STEPS: Final = 10_000
 PARAMETERS: Final = "parameters of workflows"
 """Purpose of their schemas, for errors."""
 
+# Characters of a wrong name in an error.
+_MOST_SHOWN: Final = 80
 _KINDS: Final = ("task", "wait", "sleep", "workflow", "batch", "value")
 _COMMON: Final = frozenset({"needs", "rule", "if", "may_fail"})
 _CALL: Final = frozenset({"task", "with", "args", "options", "timeout"})
@@ -68,10 +69,10 @@ def validate_workflow(
     if len(fields) > MOST_STEPS:
         return None, [WorkflowFault("", "steps", f"{len(fields)} steps; the maximum is {MOST_STEPS}")]
     for name, step in fields.items():
-        if re.fullmatch(NAME, str(name)):
-            faults += _read_step(name, step, options, steps)
+        if flaw := find_name_flaw(str(name)):
+            faults.append(WorkflowFault(str(name)[:_MOST_SHOWN], "name", flaw))
         else:
-            faults.append(WorkflowFault(str(name), "name", "use letters, digits, _ and -, and begin with a letter"))
+            faults += _read_step(name, step, options, steps)
     rest: WorkflowContent | None = None
     try:
         rest = msgspec.convert({**content, "steps": {}}, WorkflowContent)
@@ -241,7 +242,7 @@ def find_wrong_parameter(schemas: Mapping[str, Mapping[str, Any]], params: Mappi
     """Return what is wrong with the parameters of a run; "" if nothing is. Those with a default may be omitted."""
     for name, value in params.items():
         if (schema := schemas.get(name)) is None:
-            return f"no parameter {name[:80]!r}: {did_you_mean(name, schemas) if schemas else 'it has none'}"
+            return f"no parameter {name[:_MOST_SHOWN]!r}: {did_you_mean(name, schemas) if schemas else 'it has none'}"
         try:
             flaw = find_misfit(schema, value, purpose=PARAMETERS)
         except (ValueError, UnsupportedFeature) as error:

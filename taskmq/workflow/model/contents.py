@@ -16,7 +16,7 @@ from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
 from taskmq.model.runs.fan_out import BatchCall
 from taskmq.model.runs.graphs import MAX_WIDTH, StepContent, WorkflowContent, encode_workflow
-from taskmq.model.runs.paths import NAME
+from taskmq.model.runs.paths import NAME, find_name_flaw
 from taskmq.model.runs.rules import RULE_ALIASES
 from taskmq.model.runs.validation import MOST_STEPS, validate_workflow
 from taskmq.options.step_options import encode_options
@@ -28,6 +28,8 @@ BATCH_STEP: Final = "jobs"
 """Name of the step of a batch."""
 
 _JOIN: Final = "join"
+# Characters of a wrong name in an error.
+_MOST_SHOWN: Final = 80
 
 
 class PartValue(msgspec.Struct, frozen=True):
@@ -69,8 +71,7 @@ class ContentBuilder:
         self._latest = ("", 0)
         self._reserved = frozenset(reserved)
         for name in self._reserved:
-            if re.fullmatch(NAME, name) is None:
-                raise InvalidOption(f"name={name!r}: use letters, digits, _ and -, and begin with a letter")
+            _check_name(name)
 
     @property
     def size(self) -> int:
@@ -249,8 +250,14 @@ class ContentBuilder:
             self._seen[base] += 1
             name = base if self._seen[base] == 1 else f"{base}-{self._seen[base]}"
             if name not in self._reserved and name not in self._steps:
+                _check_name(name)
                 self._latest = (base, before)
                 return name
+
+
+def _check_name(name: str) -> None:
+    if flaw := find_name_flaw(name):
+        raise InvalidOption(f"name={name[:_MOST_SHOWN]!r}: {flaw}")
 
 
 def batch_call(call: StepCall) -> bytes:

@@ -1,8 +1,12 @@
 """Tests of runs from their start to their end."""
 
+import random
+import string
+
 from taskmq.contracts.jobs import NewInboxRow, RunFilter, StartedRun
 from taskmq.errors import InvalidOption
 from taskmq.model.runs.graphs import encode_workflow, load_graph
+from taskmq.model.runs.paths import LONGEST_NAME
 from taskmq.model.runs.records import RunState
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
@@ -40,6 +44,19 @@ class RunLifecycles(JobStoreCase):
         assert await driver.value(run, "first") == {"deep": [1, "ü"]}
         assert [each.id for each in driver.ended] == [run]
         assert await driver.runs.pending(limit=10) == []
+
+    @case
+    async def test_a_step_with_the_longest_name_passes_its_value_on(self) -> None:
+        driver = RunDriver(self.store())
+        # Random, so that no database compresses it.
+        name = "".join(["n", *random.choices(string.ascii_letters + string.digits, k=LONGEST_NAME - 1)])
+        run = await driver.start({name: {"task": "one"}, "last": {"value": [f"${{steps.{name}.result}}"]}})
+        await driver.settle()
+
+        await driver.finish(run, name, value=7)
+
+        assert await driver.states(run) == {name: "succeeded", "last": "succeeded"}
+        assert await driver.run_value(run) == {"last": [7]}
 
     @case
     async def test_a_second_start_of_an_id_changes_nothing(self) -> None:

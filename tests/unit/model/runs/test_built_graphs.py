@@ -102,6 +102,15 @@ def test_a_redrive_cannot_build_a_built_graph_again() -> None:
     assert run.states() == {"build": "succeeded", "a": "running"}
 
 
+def test_a_built_step_with_a_long_name_fails_the_step_that_built_it() -> None:
+    run = begin()
+
+    run.end("build", value={"steps": {"a" * 3_000: {"task": "t.a"}}})
+
+    assert run.states() == {"build": "failed"}
+    assert run.step("build").error.startswith(f"the graph is invalid: step {'a' * 80}, name: it has 3,000 characters")
+
+
 def test_a_cancelled_run_does_not_get_the_graph_until_it_is_redriven() -> None:
     run = begin()
     run.send("cancel", error="no")

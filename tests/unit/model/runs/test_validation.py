@@ -10,6 +10,7 @@ _FAULTY: list[tuple[Any, str]] = [
     ({"steps": {f"s{number}": {} for number in range(MOST_STEPS + 1)}}, "steps: 10001 steps; the maximum is"),
     ({"steps": {"1a": {"task": "t"}}}, "step 1a, name: use letters"),
     ({"steps": {1: {"task": "t"}}}, "step 1, name: use letters"),
+    ({"steps": {"a" * 1_001: {"task": "t"}}}, f"step {'a' * 80}, name: it has 1,001 characters, and at most 1,000"),
     ({"params": [], "steps": {"a": {"task": "t"}}}, "params: Expected `object`"),
     ({"color": 1, "steps": {"a": {"task": "t"}}}, "content: Object contains unknown field `color`"),
     ({"output": "${x}", "steps": {"a": {"task": "t"}}}, "output: 'x' does not begin with"),

@@ -1,6 +1,7 @@
 """Contents of runs, built from written workflows."""
 
 import hashlib
+from collections.abc import Callable
 from random import Random
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmq import InvalidArguments, InvalidOption, TaskMQ, batch, chord, dag, group
+from taskmq import InvalidArguments, InvalidOption, TaskMQ, batch, chord, dag, group, sleep, subworkflow, wait
 from taskmq.errors import EncodeError
 from taskmq.model.codec import ReturnType
 from taskmq.model.runs.graphs import StepContent, WorkflowContent, encode_workflow, load_graph
@@ -22,6 +23,8 @@ from taskmq.workflow.model.contents import RunPlan, batch_call
 from taskmq.workflow.parts import Chain, Workflow
 from taskmq.workflow.shapes import ListOf
 from tests.unit.app_kit import new_url
+
+_LONG = "l" * 1_001
 
 app = TaskMQ(new_url(), queues=[WorkQueue("line", ordered=4)])
 
@@ -163,6 +166,32 @@ def test_a_name_that_no_path_can_have_is_refused() -> None:
 
     with pytest.raises(InvalidOption, match="name='the first': use letters"):
         flow.plan()
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: one.s("a") | wait(_LONG),
+        lambda: one.s("a") | wait("signal", name=_LONG),
+        lambda: one.s("a") | sleep("1s", name=_LONG),
+        lambda: one.s("a") | subworkflow(_LONG),
+        lambda: group([wait(_LONG[1:]), wait(_LONG[1:])]),
+        lambda: _named_graph(_LONG),
+    ],
+)
+def test_a_step_with_a_long_name_is_refused_with_the_beginning_of_the_name(build: Callable[[], Any]) -> None:
+    with pytest.raises(InvalidOption, match=r"^name='l{80}': it has 1,00[12] characters, and at most 1,000"):
+        build().plan()
+
+
+def _named_graph(name: str) -> Workflow[Any]:
+    flow = dag()
+    flow.add(one.s("a"), name=name)
+    return flow
+
+
+def test_a_name_of_1000_characters_is_a_steps_name() -> None:
+    assert list(_steps((one.s("a") | wait(_LONG[1:])).plan())) == ["one", _LONG[1:]]
 
 
 def test_a_batch_is_a_step_with_callbacks_behind_it() -> None:
