@@ -4,6 +4,11 @@ A task may fork, to start a program or to compute in parallel. The child is a co
 connections, its deliveries and, in a coroutine, its event loop. Whatever it did there would be in the worker's name:
 answer, acknowledge, run the next job a second time. So it never returns: it ends like a child of `multiprocessing`,
 without `atexit` and without any part of the worker.
+
+The worker checks `PROCESS` when a task's code returns to it. An asyncio task of the task's own returns to the event
+loop instead, whose next callbacks and pending writes are copies of the worker's: a second acknowledgement on the
+connection makes RabbitMQ close the channel, and deliver the channel's messages again. So a profile function of the
+child ends it when that code returns.
 """
 
 import asyncio
@@ -11,6 +16,8 @@ import contextlib
 import os
 import sys
 import traceback
+from functools import partial
+from types import FrameType
 from typing import Final, NoReturn
 
 NO_LOOP: Final = "a fork of a coroutine has no event loop: it can wait for nothing, and ends"
@@ -38,16 +45,34 @@ def end_forks(loop: asyncio.AbstractEventLoop | None = None) -> None:
     """Make forks of this process end when they leave the code of their task, from now on.
 
     Args:
-        loop: the loop that runs coroutines here; None without one.
+        loop: the loop that runs coroutines here, and now the caller; None without one.
     """
+    # uvloop has no frames of its own.
+    below = None if loop is None else sys._getframe(1).f_back  # noqa: SLF001 - the documented way to the stack
 
     def mark() -> None:
         PROCESS.is_fork = True
+        callback = None if below is None else _find_callback(sys._getframe(1), below)  # noqa: SLF001 - as above
+        if callback is not None and not callback.f_globals.get("__name__", "").startswith("taskmq."):
+            sys.setprofile(partial(_leave_with, callback))
         if loop is not None:
-            # For forks that return to the loop past all checks: an asyncio task of the task's own.
+            # For code that has set another profile function.
             loop.call_soon(leave_fork, None)
 
     os.register_at_fork(after_in_child=mark)
+
+
+def _find_callback(frame: FrameType | None, below: FrameType) -> FrameType | None:
+    """Return the frame that the event loop has called; None if no loop is on this stack."""
+    found = None
+    while frame is not None and frame is not below and frame.f_code is not asyncio.Handle._run.__code__:  # noqa: SLF001 - asyncio's only call of callbacks
+        found, frame = frame, frame.f_back
+    return None if frame is None else found
+
+
+def _leave_with(callback: FrameType, frame: FrameType, event: str, arg: object) -> None:  # noqa: ARG001 - profile functions are called so
+    if frame is callback and event == "return":
+        leave_fork(None)
 
 
 def leave_fork(error: BaseException | None) -> NoReturn:
