@@ -15,12 +15,13 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import JobStore
 from taskmq.testing import FakeClock
 from taskmq.testing.job_store_suite import JobStoreSuite, JobTransactions, MovedClocks, OldRuns, RestoredStores
+from taskmq.testing.job_store_suite.runs.history import RandomRuns
 from taskmq_sql import open_job_store
 from tests.servers import PostgreSQL
 from tests.servers.reused_tables import ReusedTables
 from tests.unit.app_kit import new_file_store
 
-_S = TypeVar("_S", bound=JobStoreSuite)
+_S = TypeVar("_S", bound=RandomRuns)
 
 
 @pytest.fixture(scope="session")
@@ -123,6 +124,17 @@ def test_random_runs_without_servers_match_the_model(tmp_path: Path) -> None:
         suite.path = tmp_path / f"{suite.first_graph}.db"
         suite.url = f"sqlite:///{suite.path}"
         suite.test_random_runs_end_as_in_the_model()
+        for path in tmp_path.glob(f"{suite.first_graph}.db*"):
+            path.unlink()
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(0)
+def test_random_runs_with_quotas_without_servers_match_the_model(tmp_path: Path) -> None:
+    """Random graphs whose quota submissions fill; `_random_runs` has the variables."""
+    for suite in _random_runs(TestSqliteAsTimePasses()):
+        suite.url, suite.clock = f"sqlite:///{tmp_path}/{suite.first_graph}.db", FakeClock()
+        suite.test_random_runs_with_a_quota_that_submissions_fill_end_as_in_the_model()
         for path in tmp_path.glob(f"{suite.first_graph}.db*"):
             path.unlink()
 

@@ -19,6 +19,7 @@ from taskmq_sql.postgres.runs import step_jobs
 from taskmq_sql.postgres.store import PostgresJobStore
 from taskmq_sql.postgres.upkeep.days import days_of
 from taskmq_sql.runs import inbox, places, transitions, values
+from taskmq_sql.runs import quotas as run_quotas
 from tests.house.tree import public_names
 from tests.servers.waiting import until
 
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.real_time
 
 _LARGE: Final = {
     "claim", "dependency", "gated", "job", "job_body", "job_key", "ready", "timer", "schedule", "schedule_due",
-    "occurrence", "unique_key", "run", "run_step", "run_inbox", "run_place", "run_timer",
+    "occurrence", "unique_key", "quota_usage", "run", "run_step", "run_inbox", "run_place", "run_timer",
 }  # fmt: skip
 _STATEMENTS: Final[dict[str, str]] = {
     **{
@@ -51,6 +52,8 @@ _STATEMENTS: Final[dict[str, str]] = {
     "QUOTAS_QUEUED": quotas._QUEUED,  # pyright: ignore[reportPrivateUsage]
     "QUOTAS_UNDER_WAY": quotas._UNDER_WAY,  # pyright: ignore[reportPrivateUsage]
     "QUOTAS_DETAILS": quotas._DETAILS,  # pyright: ignore[reportPrivateUsage]
+    "QUOTAS_LOCK": quotas._LOCK,  # pyright: ignore[reportPrivateUsage]
+    "QUOTAS_WRITE": quotas._WRITE,  # pyright: ignore[reportPrivateUsage]
     "GET": store._GET,  # pyright: ignore[reportPrivateUsage]
     "FIND_KEY": store._FIND_KEY,  # pyright: ignore[reportPrivateUsage]
     "UPSTREAM_LIVE": dependencies._LIVE,  # pyright: ignore[reportPrivateUsage]
@@ -89,6 +92,10 @@ _STATEMENTS: Final[dict[str, str]] = {
     "RUN_VALUES_OF": transactions._with_columns(values._VALUES_OF),  # pyright: ignore[reportPrivateUsage]
     "RUN_VALUES": values._VALUES,  # pyright: ignore[reportPrivateUsage]
     "RUN_VALUES_SIZE": values._SIZE,  # pyright: ignore[reportPrivateUsage]
+    "RUN_QUOTAS_LOCK": run_quotas._LOCK,  # pyright: ignore[reportPrivateUsage]
+    "RUN_QUOTAS_FIND": run_quotas._FIND,  # pyright: ignore[reportPrivateUsage]
+    "RUN_QUOTAS_ADD": transactions._with_columns(run_quotas._ADD),  # pyright: ignore[reportPrivateUsage]
+    "RUN_QUOTAS_WRITE": transactions._with_columns(run_quotas._WRITE),  # pyright: ignore[reportPrivateUsage]
     "RUN_JOBS_LIVE": step_jobs._LIVE,  # pyright: ignore[reportPrivateUsage]
 }
 _WALKED: Final = {
@@ -116,6 +123,8 @@ insert into taskmq.gated (id, due, queue, tenant, partition, priority, gate)
 select gen_random_uuid(), n, 1, 1, 0, 5, n::text from generate_series(1, 20000) n;
 insert into taskmq.job_key (tenant, key, id, fingerprint)
 select 1, n::text, gen_random_uuid(), '' from generate_series(1, 20000) n;
+insert into taskmq.quota_usage (name, day, jobs, bytes, used_until)
+select n::text, 1, 1, 1, 0 from generate_series(1, 20000) n;
 insert into taskmq.unique_key (name, until) select n::text, n from generate_series(1, 20000) n;
 insert into taskmq.claim (name, place, job, token, fence, ttl)
 select n::text, 0, gen_random_uuid(), 1, n, 1000 from generate_series(1, 20000) n;

@@ -21,6 +21,7 @@ from taskmq.model.nodes import NodeTold
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, report
+from taskmq.testing.job_store_suite.runs.history import LimitedRunsByModel
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from taskmq.testing.job_store_suite.runs.quotas import RunQuotas
 from taskmq.testing.runner import case
@@ -64,7 +65,7 @@ class OldRuns(RunQuotas):
         assert [str((await driver.run(run)).state) for run in runs] == ["succeeded"] * 2
 
 
-class MovedClocks(OldRuns):
+class MovedClocks(OldRuns, LimitedRunsByModel):
     """Tests without waiting, for stores whose clock only `advance` moves.
 
     class TestMine(MovedClocks, JobStoreSuite): ...
