@@ -108,7 +108,7 @@ def test_the_keys_on_the_page_are_those_of_the_code() -> None:
     sources = "".join(
         (ROOT / path).read_text()
         for path in (
-            "taskmq/contracts/jobs/dispatch.py",
+            "taskmq/contracts/jobs/dispatch/store.py",
             "taskmq/contracts/stores/leases.py",
             "taskmq/durable/watermark.py",
             "taskmq/model/keys.py",

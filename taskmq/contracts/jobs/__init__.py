@@ -14,28 +14,20 @@ from taskmq.contracts.jobs.catalogue import (
     TaskStore,
 )
 from taskmq.contracts.jobs.claims import JobClaim, TakenClaims, WorkDone
-from taskmq.contracts.jobs.dispatch import (
+from taskmq.contracts.jobs.dispatch.dispatched_jobs import DispatchBatch, DispatchedJob, ReadyJob, ReturnedJob
+from taskmq.contracts.jobs.dispatch.lanes import (
     PARTITIONS,
-    AppliedReport,
-    DispatchBatch,
-    DispatchedJob,
-    DispatchStore,
-    DueJob,
     Lane,
     LaneHead,
-    OpenedClaims,
     PartitionHold,
     Pick,
     QueueBacklog,
-    ReadyJob,
-    Released,
-    ReturnedJob,
     TenantBacklog,
     WaitingLane,
-    Withdrawn,
-    forgotten_end,
     partition_of,
 )
+from taskmq.contracts.jobs.dispatch.outcomes import AppliedReport, DueJob, OpenedClaims, Released, Withdrawn
+from taskmq.contracts.jobs.dispatch.store import DispatchStore, forgotten_end
 from taskmq.contracts.jobs.journals import HeldJob, JournalStore
 from taskmq.contracts.jobs.nodes import NodeStore, PlacedJob, UnplacedJob
 from taskmq.contracts.jobs.records import (

@@ -14,7 +14,8 @@ from typing import Protocol
 
 import msgspec
 
-from taskmq.contracts.jobs.dispatch import DispatchBatch, Lane, Pick
+from taskmq.contracts.jobs.dispatch.dispatched_jobs import DispatchBatch
+from taskmq.contracts.jobs.dispatch.lanes import Lane, Pick
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, JobNeeds, NewAllocation, NodeTold, Placement
 from taskmq.model.telemetry.worker_status import WorkerStatus

@@ -12,7 +12,8 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from taskmq.contracts.jobs.dispatch import DispatchBatch, Lane, PartitionHold
+from taskmq.contracts.jobs.dispatch.dispatched_jobs import DispatchBatch
+from taskmq.contracts.jobs.dispatch.lanes import Lane, PartitionHold
 from taskmq.contracts.jobs.records import NewJob
 from taskmq.model.history.run_figures import RunFigures
 from taskmq.model.runs.records import RunRecord, RunState, StepJob, StepKey, StepRecord

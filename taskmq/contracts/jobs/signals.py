@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from taskmq.contracts.jobs.dispatch import Lane
+from taskmq.contracts.jobs.dispatch.lanes import Lane
 
 READY_TOPIC: Final = "store.ready."
 RUNS_TOPIC: Final = "store.runs"

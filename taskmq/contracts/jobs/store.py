@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.identity import IdentityStore
 from taskmq.contracts.jobs.bulks import BulkStore
-from taskmq.contracts.jobs.dispatch import DispatchStore
+from taskmq.contracts.jobs.dispatch.store import DispatchStore
 from taskmq.contracts.jobs.journals import JournalStore
 from taskmq.contracts.jobs.nodes import NodeStore
 from taskmq.contracts.jobs.records import (
