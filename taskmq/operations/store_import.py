@@ -37,7 +37,7 @@ from taskmq.schedules.kept_records import StateRecords
 from taskmq.schedules.record import OccurrenceClaim, ScheduleRecord, encode_record
 from taskmq.schedules.store_records import StoredRecords, record_of
 from taskmq.stored_jobs.new_jobs import new_job
-from taskmq.stored_jobs.stored import require_accepted
+from taskmq.stored_jobs.submission.submissions import require_accepted
 
 _PAGE: Final = 200
 _LEASE: Final = 30.0

@@ -33,12 +33,13 @@ from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import LAST_INSTANT, Duration, instant_ms, parse_duration, to_ms
 from taskmq.model.values.light_values import read_reference
 from taskmq.model.values.schemas import find_misfit
+from taskmq.stored_jobs.change import NOTHING, By, Change, JobRef, id_of, of_tenant
 from taskmq.stored_jobs.dependencies import resolve_upstream_again
 from taskmq.stored_jobs.job_queries import JobQueries
 from taskmq.stored_jobs.named_calls import NamedCalls
 from taskmq.stored_jobs.new_jobs import clone_job, default_mode, name_of
 from taskmq.stored_jobs.recorded_jobs import RecordedJobs, check_stored
-from taskmq.stored_jobs.stored import NOTHING, By, Change, JobRef, StoredJobs, id_of, of_tenant
+from taskmq.stored_jobs.stored import StoredJobs
 
 _REMEMBERED: Final = "7d"
 # A job changes its state between two attempts to wake it.
@@ -352,7 +353,7 @@ class JobChanges(JobQueries):
         if args is not None or kwargs is not None:
             call = await self._store.encode_call(record, args or (), kwargs or {})
         copy = clone_job(record, job_id=new_id, now=now, due=due, owner=owner, call=call, priority=priority)
-        return self._names.handle(copy, (await self._store.submit(copy)).existing)
+        return self._names.handle(copy, (await self._store.submissions.submit(copy)).existing)
 
     clone = blocking(aclone)
 

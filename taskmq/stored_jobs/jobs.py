@@ -322,7 +322,7 @@ class Jobs(JobChanges):
             _add_dependencies(sending, upstream)
             with self._producer.send_context(sending):
                 jobs.append(self._new_job(sending))
-        answers = await self._store.submit_all(jobs, connection=connection)
+        answers = await self._store.submissions.submit_all(jobs, connection=connection)
         failures: dict[int, SendError] = {}
         found: list[Job[R]] = []
         for index, (sending, answer) in enumerate(zip(sendings, answers, strict=True)):
@@ -367,7 +367,7 @@ class Jobs(JobChanges):
             _add_dependencies(
                 sending, await self._store.upstream(submission.depends_on, connection=submission.connection)
             )
-        answer = await self._store.submit(self._new_job(sending), connection=submission.connection)
+        answer = await self._store.submissions.submit(self._new_job(sending), connection=submission.connection)
         name = await self._store.job_name(sending, answer, connection=submission.connection)
         sending.envelope = replace(sending.envelope, id=name)
         if not answer.is_new:

@@ -2,14 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from taskmq.client.session import Session
 from taskmq.client.sessions import Sessions
-from taskmq.contracts.identity import Actor
 from taskmq.contracts.jobs import JobRecord, JobUpdate, Lane, NewJob, Submitted
 from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.errors import (
@@ -17,80 +14,37 @@ from taskmq.errors import (
     InvalidOption,
     JobConflict,
     JobNotFound,
-    QuotaExceeded,
     ResultDamaged,
-    StateUnavailable,
-    StoreUnavailable,
-    TooLarge,
 )
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import JSON, VERSION, decode_envelope, encode_envelope
-from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.changes import Action, Decision, Refusal, decide, needs_time, resumption_refusal
 from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency
-from taskmq.model.jobs.quotas import QuotaExcess
-from taskmq.model.keys import split_tenant_key, tenant_key
+from taskmq.model.keys import split_tenant_key
 from taskmq.model.states import JobState
-from taskmq.model.units import to_datetime
 from taskmq.model.values.light_values import REFERENCE
+from taskmq.stored_jobs.change import (
+    NOTHING,
+    By,
+    Change,
+    JobRef,
+    build_entry,
+    id_of,
+    is_no_change,
+    user_of,
+)
 from taskmq.stored_jobs.dependencies import check_refusal, resolve_upstream, resolve_upstream_again
-from taskmq.stored_jobs.group_commit import GroupCommit
-from taskmq.stored_jobs.lane_announcer import LaneAnnouncer
 from taskmq.stored_jobs.new_jobs import build_resumed_body, name_of
 from taskmq.stored_jobs.recorded_jobs import RecordedJobs, check_stored
+from taskmq.stored_jobs.submission.submissions import Submissions, build_quota_error, require_accepted
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature
 from taskmq.tasks.task import Task
 
 T = TypeVar("T")
 
-By = str | Actor
-"""The actor of a change: a name, or an `Actor` whose changes are audited as well."""
-
-JobRef = str | JobRecord
-"""A job by its id, or a record from `get`. A record is read again only if it does not lead to a change."""
 
 # Several callers may change the job concurrently; each try has one winner.
 _TRIES: Final = 20
-
-
-class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a job. Unset fields keep their values.
-
-    Attributes:
-        due: when it should run (ms since the epoch).
-        call: its positional and keyword arguments; once encoded, the fields of the envelope that they change.
-    """
-
-    due: int | msgspec.UnsetType = msgspec.UNSET
-    expires: int | msgspec.UnsetType | None = msgspec.UNSET
-    priority: int | msgspec.UnsetType = msgspec.UNSET
-    queue: str | msgspec.UnsetType = msgspec.UNSET
-    call: Any = msgspec.UNSET
-
-    def describe(self, record: JobRecord) -> str:
-        """Describe each changed field with its old and new value; of arguments only that they changed."""
-        changed = [
-            f"{name} {_format_value(name, getattr(record, name))} -> {_format_value(name, after)}"
-            for name in ("due", "expires", "priority", "queue")
-            if (after := getattr(self, name)) is not msgspec.UNSET
-        ]
-        return ", ".join(changed if self.call is msgspec.UNSET else [*changed, "arguments"])
-
-
-def _format_value(name: str, value: Any) -> str:
-    if value is None or name not in ("due", "expires"):
-        return str(value)
-    return to_datetime(value).isoformat(timespec="seconds")
-
-
-NOTHING: Final = Change()
-
-
-class _Entrance(NamedTuple):
-    """Group commit and lane announcer of one session."""
-
-    commit: GroupCommit
-    lanes: LaneAnnouncer
 
 
 class StoredJobs:
@@ -111,78 +65,12 @@ class StoredJobs:
         self._sessions = sessions
         self._recorded = recorded
         self._find_task = find_task
-        self._by_session: WeakKeyDictionary[Session, _Entrance] = WeakKeyDictionary()
+        self.submissions: Submissions = Submissions(sessions)
 
     @property
     def has_store(self) -> bool:
         """Whether the app has a store."""
         return self._sessions.current().store is not None
-
-    async def submit(self, job: NewJob, *, connection: Any = None) -> Submitted:
-        """Submit one job, in a group commit or in the caller's own transaction.
-
-        The caller has to check whether another job has its unique key.
-
-        Raises:
-            JobConflict: its id belongs to another job.
-            QuotaExceeded: a quota is exhausted.
-            StoreUnavailable: the store could not be reached.
-            TooLarge: the job exceeds the broker's message size.
-        """
-        job = await self._replace_large_arguments(job)
-        self._check_sizes([job])
-        if connection is not None:
-            (answer,) = await self._sessions.store().submit([job], connection=connection)
-        else:
-            answer = await self._entrance().commit.submit(job)
-        check_refusal(answer, name_of(job))
-        return require_accepted(job, answer)
-
-    async def submit_all(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
-        """Submit many jobs. Returns their answers; the caller has to check for conflicts and duplicates."""
-        if self._sessions.current().arguments is not None:
-            jobs = [await self._replace_large_arguments(job) for job in jobs]
-        self._check_sizes(jobs)
-        if connection is not None:
-            return await self._sessions.store().submit(jobs, connection=connection)
-        return await self._entrance().commit.submit_many(jobs)
-
-    async def _replace_large_arguments(self, job: NewJob) -> NewJob:
-        """Return the job, with large arguments replaced by a reference."""
-        body = await self._lighten_body(job.body, job_id=job.id, due=job.due)
-        return job if body is job.body else msgspec.structs.replace(job, body=body)
-
-    async def _lighten_body(self, body: bytes, *, job_id: str, due: int) -> bytes:
-        arguments = self._sessions.current().arguments
-        if arguments is None or not arguments.may_be_large(body):
-            return body
-        try:
-            return await arguments.lighten(body, JSON, job_id=job_id, due=due)
-        except StateUnavailable as error:
-            raise StoreUnavailable(f"nothing was changed: {error}") from error
-
-    def _check_sizes(self, jobs: Sequence[NewJob]) -> None:
-        limit = self._sessions.current().broker.max_message_bytes
-        for job in jobs:
-            if len(job.body) > limit:
-                raise TooLarge(len(job.body), limit, f"job {job.key or job.id} of task {job.task}")
-
-    def _entrance(self) -> _Entrance:
-        """Return the group commit and announcer of the running loop's session."""
-        session = self._sessions.current()
-        found = self._by_session.get(session)
-        if found is None:
-            lanes = LaneAnnouncer(self._sessions.store(), session.announcer)
-            session.before_close(lanes.announce)
-            commit = GroupCommit(self._sessions.store(), on_commit=lambda jobs: lanes.add(self._lanes_of(jobs)))
-            found = self._by_session[session] = _Entrance(commit, lanes)
-        return found
-
-    def _lanes_of(self, jobs: Sequence[NewJob]) -> set[Lane]:
-        """Return the lanes in which jobs are ready."""
-        now = self._sessions.clock.now_ms()
-        lanes = {(job.queue, job.priority, job.tenant) for job in jobs if job.due <= now and not job.held}
-        return {Lane(*lane) for lane in lanes}
 
     async def job_name(self, sending: Sending, answer: Submitted, *, connection: Any = None) -> str:
         """Return the name of the job that a caller gets for a call.
@@ -192,7 +80,7 @@ class StoredJobs:
             QuotaExceeded: a quota is exhausted.
         """
         if answer.exceeded is not None:
-            raise _build_quota_error(sending.envelope.task, answer.exceeded)
+            raise build_quota_error(sending.envelope.task, answer.exceeded)
         if not answer.is_duplicate or sending.unique is None:
             return sending.envelope.id
         record = await self.find(answer.id, connection=connection)
@@ -292,17 +180,17 @@ class StoredJobs:
             if isinstance(decision, Refusal):
                 if is_read:
                     raise _build_conflict(record, decision.reason)
-            elif _is_no_change(decision, record, action, change):
+            elif is_no_change(decision, record, action, change):
                 if is_read:
                     return record
             else:
                 update = self._update(record, decision, action, change, now=now, by=by, note=note)
                 if update.body is not msgspec.UNSET:
-                    body = await self._lighten_body(update.body, job_id=record.id, due=due)
+                    body = await self.submissions.lighten(update.body, job_id=record.id, due=due)
                     update = msgspec.structs.replace(update, body=body)
                 if (after := await store.update(update)) is not None:
                     if after.state is JobState.QUEUED:
-                        self._entrance().lanes.add([Lane(after.queue, after.priority, after.tenant)])
+                        self.submissions.lanes.add([Lane(after.queue, after.priority, after.tenant)])
                     return after
             # It has changed, or may have changed since the caller read it.
             record = await self.get(record.id)
@@ -326,8 +214,7 @@ class StoredJobs:
             QuotaExceeded: a quota is exhausted.
         """
         store = self._sessions.store()
-        copy = await self._replace_large_arguments(copy)
-        self._check_sizes([copy])
+        copy = await self.submissions.prepare(copy)
         for _ in range(_TRIES):
             if (
                 record.retried_as
@@ -342,16 +229,14 @@ class StoredJobs:
                 version=record.version,
                 after=record.state,
                 kind="retry",
-                by=_user(by),
+                by=user_of(by),
                 note=note,
-                audit=None
-                if isinstance(by, str)
-                else _build_retry_entry(record, {"retried_as": copy.id}, by=by, note=note),
+                audit=build_entry(record, "retry", {"retried_as": copy.id}, by=by, note=note),
             )
             if (answer := await store.retry(copy, update)) is not None:
                 check_refusal(answer, name_of(copy))
                 if require_accepted(copy, answer).is_new:
-                    self._entrance().lanes.add(self._lanes_of([copy]))
+                    self.submissions.announce([copy])
                 return answer.existing, answer.reattached
             # It has changed, or has since the caller read it.
             record = await self.get(record.id)
@@ -390,18 +275,16 @@ class StoredJobs:
                 version=record.version,
                 after=JobState.QUEUED,
                 due=now,
-                body=await self._lighten_body(build_resumed_body(record), job_id=record.id, due=now),
+                body=await self.submissions.lighten(build_resumed_body(record), job_id=record.id, due=now),
                 depends_on=await resolve_upstream_again(record, store.get),
                 kind="retry",
-                by=_user(by),
+                by=user_of(by),
                 note=note,
-                audit=None
-                if isinstance(by, str)
-                else _build_retry_entry(record, {"mode": "resume"}, by=by, note=note),
+                audit=build_entry(record, "retry", {"mode": "resume"}, by=by, note=note),
             )
             if (after := await store.update(update)) is not None:
                 if after.state is JobState.QUEUED:
-                    self._entrance().lanes.add([Lane(after.queue, after.priority, after.tenant)])
+                    self.submissions.lanes.add([Lane(after.queue, after.priority, after.tenant)])
                 return after
             # It has changed, or has since the caller read it.
             record = await self.get(record.id)
@@ -464,6 +347,9 @@ class StoredJobs:
     ) -> JobUpdate:
         is_end = decision.state is JobState.CANCELLED
         reason = note or "cancelled by an operator"
+        facts = {"state": str(decision.state)}
+        if action == "change":
+            facts["changed"] = change.describe(record)
         return JobUpdate(
             id=record.id,
             before=record.state,
@@ -477,9 +363,9 @@ class StoredJobs:
             cancel_requested=reason if decision.is_request else msgspec.UNSET,
             error=ErrorRecord(type_name="JobCancelled", message=reason, traceback="") if is_end else msgspec.UNSET,
             kind="cancel_requested" if decision.is_request else action,
-            by=_user(by),
+            by=user_of(by),
             note="; ".join(filter(None, (change.describe(record), note))),
-            audit=None if isinstance(by, str) else _build_entry(record, decision, action, change, by=by, note=note),
+            audit=build_entry(record, action, facts, by=by, note=note),
         )
 
     def _body(self, record: JobRecord, change: Change) -> bytes | msgspec.UnsetType:
@@ -492,93 +378,6 @@ class StoredJobs:
             return msgspec.UNSET
         envelope = decode_envelope(record.body)
         return encode_envelope(msgspec.structs.replace(envelope, **changes))
-
-
-def id_of(job: JobRef) -> str:
-    """Return the id of the job."""
-    return job if isinstance(job, str) else job.id
-
-
-def of_tenant(job: JobRef, tenant: str | None) -> JobRef:
-    """Add the tenant to the id of a job; a record must belong to that tenant.
-
-    Raises:
-        JobNotFound: the record belongs to another tenant.
-    """
-    if isinstance(job, str):
-        return tenant_key(tenant, job)
-    if tenant in (None, job.tenant):
-        return job
-    raise JobNotFound(f"tenant {tenant!r} has no job {job.key or job.id!r}")
-
-
-def _build_entry(
-    record: JobRecord, decision: Decision, action: Action, change: Change, *, by: Actor, note: str
-) -> AuditEntry:
-    """Build the audit entry of a change; it never contains arguments."""
-    after: dict[str, Any] = {"state": str(decision.state)}
-    if action == "change":
-        after["changed"] = change.describe(record)
-    return msgspec.structs.replace(by, note=note or by.note).entry(
-        f"job.{action}",
-        kind="job",
-        subject=record.id,
-        tenant=record.tenant,
-        before={"state": str(record.state), "version": record.version},
-        after=after,
-    )
-
-
-def _build_retry_entry(record: JobRecord, after: Mapping[str, Any], *, by: Actor, note: str) -> AuditEntry:
-    """Build the audit entry of an ended job that runs again."""
-    return msgspec.structs.replace(by, note=note or by.note).entry(
-        "job.retry",
-        kind="job",
-        subject=record.id,
-        tenant=record.tenant,
-        before={"state": str(record.state), "version": record.version},
-        after=dict(after),
-    )
-
-
-def _user(by: By) -> str:
-    return by if isinstance(by, str) else by.user
-
-
-def _build_quota_error(task: str, excess: QuotaExcess) -> QuotaExceeded:
-    """Build the error about an exhausted quota."""
-    return QuotaExceeded(
-        task,
-        tenant=excess.tenant,
-        user=excess.user,
-        limit=excess.limit,
-        most=excess.most,
-        retry_after=None if excess.until is None else (excess.until - excess.now) / 1000,
-    )
-
-
-def require_accepted(job: NewJob, answer: Submitted) -> Submitted:
-    """Return the answer if the store has accepted the job now or before, or another job has its unique key.
-
-    Raises:
-        QuotaExceeded: a quota is exhausted.
-        JobConflict: another job has its id.
-    """
-    if answer.exceeded is not None:
-        raise _build_quota_error(job.task, answer.exceeded)
-    if answer.is_same or answer.is_duplicate:
-        return answer
-    raise JobConflict(
-        f"job {job.key!r} exists with different content, as job {answer.id} ({answer.state}): use another id",
-        state=str(answer.state),
-        version=answer.version,
-    )
-
-
-def _is_no_change(decision: Decision, record: JobRecord, action: Action, change: Change) -> bool:
-    if decision.is_request:
-        return record.cancel_requested is not None
-    return decision.state is record.state and not decision.is_due and (action != "change" or change == NOTHING)
 
 
 def _build_conflict(record: JobRecord, reason: str) -> JobConflict:

@@ -1,0 +1,1 @@
+"""Submission of jobs to the store: group commits, and announcements of lanes with ready jobs."""
