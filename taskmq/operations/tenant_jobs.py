@@ -7,7 +7,7 @@ Another tenant's job is reported as unknown, whether it is requested by id or by
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple, Unpack
+from typing import Any, Final, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -31,19 +31,18 @@ from taskmq.errors import (
 from taskmq.model.history.logs import LogFilter, LogPage
 from taskmq.model.identity import EVERYTHING_OF_ALL
 from taskmq.model.jobs.changes import RetryMode
-from taskmq.model.jobs.dependencies import DependencyCondition, generations
+from taskmq.model.jobs.dependencies import generations
 from taskmq.model.jobs.filter_text import may_have_times, parse_filter
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.jobs.pools import known_reason
 from taskmq.model.keys import split_tenant_key, tenant_key
-from taskmq.model.states import JobState
 from taskmq.model.values.wire_form import encode_json
+from taskmq.operations.job_orders import JobOrder, JobOutcomes, SubmitOutcome
 from taskmq.operations.jobs import progress_of_jobs
+from taskmq.stored_jobs.change import JobRef
 from taskmq.stored_jobs.explanations import Explanation, explain_job
 from taskmq.stored_jobs.job_changes import ChangeOptions
 from taskmq.stored_jobs.new_jobs import default_mode, name_of
-from taskmq.stored_jobs.stored import JobRef
-from taskmq.tasks.job_options import JobOptions, read_dependencies
 
 _LONGEST_ID: Final = 600
 _NAMED: Final = 3
@@ -57,56 +56,6 @@ class _AuditedChange(msgspec.Struct):
     """The changed fields of an audit entry."""
 
     after: dict[str, Any] | None = None
-
-
-class JobOrder(NamedTuple):
-    """A job to submit.
-
-    Attributes:
-        task: name of the task, or of a definition of the tenant.
-        args, kwargs: plain JSON values.
-        options: options of the job. The tenant is the caller's; `depends_on` has the caller's ids.
-        derived_id: id derived by `taskmq.model.keys`, if the caller has chosen none.
-    """
-
-    task: str
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
-    options: JobOptions
-    derived_id: str | None = None
-
-    @property
-    def upstream(self) -> Sequence[tuple[str, DependencyCondition]]:
-        """Ids of the jobs that it depends on, each with the required outcome.
-
-        Raises:
-            InvalidOption: there are too many.
-        """
-        return read_dependencies(self.options.get("depends_on", ()))
-
-
-class SubmitOutcome(NamedTuple):
-    """Result of a `JobOrder`.
-
-    Attributes:
-        job_id: the tenant's id of the job.
-        id: the store's id.
-        is_new: whether this submission created it; otherwise it existed with the same content.
-        definition, definition_version: the definition it was created from; "" and 0 if none.
-    """
-
-    job_id: str
-    id: str
-    is_new: bool
-    state: JobState
-    version: int
-    task: str
-    queue: str
-    definition: str
-    definition_version: int
-
-
-JobOutcomes = Sequence[SubmitOutcome | TaskMQError]
 
 
 class TenantJobs:

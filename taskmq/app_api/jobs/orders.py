@@ -7,7 +7,8 @@ from msgspec import structs
 from taskmq.api.job_requests import JobTerms, PlaceTerms, SubmitBody, UpstreamJob
 from taskmq.api.jobs import ChangedJob, SubmittedJob
 from taskmq.contracts.jobs import JobRecord
-from taskmq.operations.tenant_jobs import JobOrder, SubmitOutcome, TenantJobs
+from taskmq.operations.job_orders import JobOrder, SubmitOutcome
+from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.tasks.job_options import DefinitionOptions, JobOptions
 
 _PRIORITIES: Final = {"high": 8, "medium": 4, "low": 1}

@@ -13,7 +13,8 @@ from taskmq.api.values import Instant, Note, ShortText
 from taskmq.app_api.jobs.views import job_view
 from taskmq.app_api.views import instant_text
 from taskmq.model.identity import Permission, may
-from taskmq.operations.tenant_jobs import JobOrder, TenantJobs
+from taskmq.operations.job_orders import JobOrder
+from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import permission_problem
 from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import CallerGiven, OwnJobs

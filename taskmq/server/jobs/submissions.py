@@ -14,7 +14,8 @@ from taskmq.app_api.jobs.orders import order_of, submitted_job
 from taskmq.errors import InvalidOption, TaskMQError
 from taskmq.model.identity import Permission
 from taskmq.model.nodes import job_needs
-from taskmq.operations.tenant_jobs import JobOrder, SubmitOutcome, TenantJobs
+from taskmq.operations.job_orders import JobOrder, SubmitOutcome
+from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Caller
 from taskmq.server.edge import fact_of
 from taskmq.server.handlers import Handlers

@@ -12,7 +12,8 @@ from taskmq.api.jobs import SubmittedJob
 from taskmq.app_api.jobs.orders import submitted_job
 from taskmq.model.identity import Identity, Permission, allows_task
 from taskmq.model.keys import outside_job_id
-from taskmq.operations.tenant_jobs import JobOrder, TenantJobs
+from taskmq.operations.job_orders import JobOrder
+from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Identify
 from taskmq.server.handlers import Handlers
 from taskmq.server.inputs import CallerGiven, ServedApp, idempotency_key
