@@ -3,6 +3,8 @@
 import json
 import re
 from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Final
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
@@ -16,6 +18,9 @@ from taskmq_sql.jobs.partitions import day_of
 from taskmq_sql.postgres import dependencies, firings, quotas, reports, statements, store, submission, transactions
 from taskmq_sql.postgres.connections import HOT, WALKS
 from taskmq_sql.postgres.runs import step_jobs
+from taskmq_sql.postgres.statements.dispatch import CONFIRM, FIRE, FORGET
+from taskmq_sql.postgres.statements.reports import FORGOTTEN
+from taskmq_sql.postgres.statements.submission import SUBMIT, SUBMIT_AT_ONCE
 from taskmq_sql.postgres.store import PostgresJobStore
 from taskmq_sql.postgres.upkeep.days import days_of
 from taskmq_sql.runs import inbox, places, transitions, values
@@ -32,12 +37,14 @@ _LARGE: Final = {
 _STATEMENTS: Final[dict[str, str]] = {
     **{
         name: statement
-        for name in public_names(statements)
-        if name != "JOB_COLUMNS" and isinstance(statement := getattr(statements, name), str)
+        for found in iter_modules(statements.__path__)
+        for module in [import_module(f"{statements.__name__}.{found.name}")]
+        for name in public_names(module)
+        if isinstance(statement := getattr(module, name), str)
     },
-    **{f"SUBMIT_{'_'.join(map(str, which))}": statement for which, statement in statements.SUBMIT.items()},
-    **{f"SUBMIT_AT_ONCE_{which}": statement for which, statement in statements.SUBMIT_AT_ONCE.items()},
-    **{f"FORGOTTEN_{place}": statement for place, statement in enumerate(statements.FORGOTTEN)},
+    **{f"SUBMIT_{'_'.join(map(str, which))}": statement for which, statement in SUBMIT.items()},
+    **{f"SUBMIT_AT_ONCE_{which}": statement for which, statement in SUBMIT_AT_ONCE.items()},
+    **{f"FORGOTTEN_{place}": statement for place, statement in enumerate(FORGOTTEN)},
     **{f"SCHEDULES_{name}": getattr(firings, name) for name in ("DUE", "OCCUR", "TURN")},
     **{
         f"SCHEDULES{name}": getattr(schedules, name)
@@ -187,7 +194,7 @@ async def test_every_cached_plan_finds_its_rows_by_their_keys(job_store_url: str
 
 async def test_firing_confirming_and_deleting_do_not_wait_for_the_disk(job_store_url: str) -> None:
     fire = (
-        statements.FIRE,
+        FIRE,
         [0],
         [1],
         ["00000000-0000-7000-8000-000000000000"],
@@ -202,7 +209,7 @@ async def test_firing_confirming_and_deleting_do_not_wait_for_the_disk(job_store
         "insert into taskmq.dispatch_batch (partition, epoch, at, ids, tokens) "
         "values (0, 1, 1, '{}', '{}') returning id"
     )
-    for statement, *given in ((statements.CONFIRM, [batch]), (statements.FORGET, [batch]), fire):
+    for statement, *given in ((CONFIRM, [batch]), (FORGET, [batch]), fire):
         await connection.execute("begin")
         await connection.fetch(statement, *given)
         assert await connection.fetchval("show synchronous_commit") == "off", statement

@@ -14,7 +14,7 @@ from taskmq_sql.jobs.values import escape_error, is_job_id, shard_of
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.records import error_columns, job_records
-from taskmq_sql.postgres.statements import CHANGE, CHANGE_AUDITED, CHANGE_ENDS, CHANGE_ENDS_AUDITED
+from taskmq_sql.postgres.statements.changes import CHANGE, CHANGE_AUDITED, CHANGE_ENDS, CHANGE_ENDS_AUDITED
 
 # Keyed by whether the change ends the job, and whether it is audited.
 _STATEMENTS: Final = {

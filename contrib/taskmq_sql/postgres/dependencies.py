@@ -20,12 +20,7 @@ from taskmq.model.units import DAY_MS
 from taskmq_sql.jobs.codes import CODES, CONDITION_CODES, CONDITIONS, STATES
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.postgres.connections import Connection, Row
-from taskmq_sql.postgres.statements import (
-    FREE,
-    TAKE_ENDS,
-    UPSTREAM_FAILED,
-    WAITING_FOR,
-)
+from taskmq_sql.postgres.statements.dependencies import FREE, TAKE_ENDS, UPSTREAM_FAILED, WAITING_FOR
 
 Unmet = Sequence[tuple[JobDependency, JobState]]
 """Dependencies of a job that are not met, with the states of the upstream jobs."""

@@ -35,13 +35,12 @@ from taskmq_sql.postgres.dependencies import release
 from taskmq_sql.postgres.quotas import dispatch_within
 from taskmq_sql.postgres.records import dispatched_jobs, job_records
 from taskmq_sql.postgres.reports import WORKERS, Ending, Note, apply, end, note
-from taskmq_sql.postgres.statements import (
-    ANY_END,
+from taskmq_sql.postgres.statements.dependencies import ANY_END
+from taskmq_sql.postgres.statements.dispatch import (
     CONFIRM,
     DISPATCH,
     DISPATCH_AGAIN,
     DUE,
-    EXISTING,
     FIRE,
     FORGET,
     GATE_OF,
@@ -55,6 +54,7 @@ from taskmq_sql.postgres.statements import (
     UNDISPATCH,
     WITHDRAWN,
 )
+from taskmq_sql.postgres.statements.reports import EXISTING
 from taskmq_sql.postgres.transactions import drive
 from taskmq_sql.postgres.upkeep.days import drop_days, make_days
 from taskmq_sql.retention import forget_old

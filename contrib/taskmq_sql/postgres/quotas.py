@@ -20,7 +20,7 @@ from taskmq.model.jobs.quotas import (
 from taskmq.model.nodes import Placement, together
 from taskmq_sql.jobs.values import chances, owner_in
 from taskmq_sql.postgres.connections import Connection, Row
-from taskmq_sql.postgres.statements import FIRST, PLACE, WAITING
+from taskmq_sql.postgres.statements.dispatch import FIRST, PLACE, WAITING
 
 _LOCK: Final = """
 insert into taskmq.quota_usage (name, day, jobs, bytes, used_until) select name, 0, 0, 0, 0

@@ -32,7 +32,7 @@ from taskmq_sql.jobs.values import escape_error, is_job_id
 from taskmq_sql.postgres.connections import Connection, Row, column_of
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.records import error_columns
-from taskmq_sql.postgres.statements import AGAIN, END, EVENTS, EXISTING, FORGOTTEN, STARTED
+from taskmq_sql.postgres.statements.reports import AGAIN, END, EVENTS, EXISTING, FORGOTTEN, STARTED
 from taskmq_sql.postgres.transactions import drive
 from taskmq_sql.report_keys import read_keys
 

@@ -37,7 +37,7 @@ from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import Unmet, find_upstream, wait
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.quotas import Admission, admit_jobs, has_quota, lock_usage
-from taskmq_sql.postgres.statements import SUBMIT, SUBMIT_AT_ONCE
+from taskmq_sql.postgres.statements.submission import SUBMIT, SUBMIT_AT_ONCE
 
 _EXISTING: Final = """
 select i.id, coalesce(j.state, h.state) as state, coalesce(j.version, h.version) as version

@@ -13,7 +13,7 @@ from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.quotas import admit_placements
 from taskmq_sql.postgres.records import dispatched_jobs
-from taskmq_sql.postgres.statements import FIRST, PLACE, PLACEABLE, WAITING
+from taskmq_sql.postgres.statements.dispatch import FIRST, PLACE, PLACEABLE, WAITING
 from taskmq_sql.postgres.transactions import drive
 
 _OVER: Final = "the job expired before it started"
