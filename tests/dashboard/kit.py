@@ -20,11 +20,13 @@ from taskmq.contracts.identity import Actor
 from taskmq.model.identity import Membership, Role
 from taskmq.scheduler import Scheduler
 from taskmq.scheduler.alerts.settings import AlertSettings
-from taskmq.server import ServerSettings, build
+from taskmq.server import ServerSettings
 from taskmq.server.process import ServerProcess
 from taskmq.worker import Worker, WorkerConfig
 from tests.servers.errors import ServerUnavailable
 from tests.servers.packages import find_chromium
+from tests.unit.app_kit import new_file_store
+from tests.unit.server.kit import build_served
 
 PASSWORD = "correct horse battery"
 WIDE = {"width": 1280, "height": 900}
@@ -100,9 +102,10 @@ def serving(folder: Path, *, more: Callable[[TaskMQ], None] | None = None, **set
         more: additional tasks of the app.
     """
     broker = f"memory://{uuid4()}"
+    store = f"{new_file_store(folder)}?synchronous=normal"
 
     def twin() -> TaskMQ:
-        made = TaskMQ(broker, store=f"sqlite:///{folder}/jobs.db?synchronous=normal")
+        made = TaskMQ(broker, store=store)
         define(made)
         if more is not None:
             more(made)
@@ -110,7 +113,7 @@ def serving(folder: Path, *, more: Callable[[TaskMQ], None] | None = None, **set
 
     app = twin()
     chosen = ServerSettings(port=0, rate=0, **settings)
-    process = ServerProcess(build(app, settings=chosen), chosen)
+    process = ServerProcess(build_served(app, settings=chosen), chosen)
     ready = threading.Event()
     said: list[str] = []
 

@@ -20,6 +20,7 @@ from taskmq.errors import NotAuthenticated
 from taskmq.model.clock import Clock
 from taskmq.model.identity import EVERYWHERE, Identity, Membership, Permission, Role
 from taskmq.server import EventSource, Identify, OidcProvider, ServerApplication, ServerSettings, build
+from taskmq.server.dashboard.developer import identify_developer
 from taskmq.server.live import EventHub, identify_signed
 from taskmq.server.openapi.description import describe
 from taskmq.server.rates import RequestLimits
@@ -204,7 +205,7 @@ def open_site(
 def build_served(
     app: TaskMQ,
     *,
-    identify: Identify = identify_by_store,
+    identify: Identify | None = None,
     settings: ServerSettings | None = None,
     oidc: OidcProvider | None = None,
     sources: Sequence[EventSource] = (),
@@ -214,6 +215,8 @@ def build_served(
     The default settings do not limit the rate of callers.
     """
     chosen = settings or ServerSettings()
+    if identify is None:
+        identify = identify_developer if chosen.development else identify_by_store
     known = {source.name: source for source in sources}
     litestar = _twin(_built_once(chosen.body_limit))
     litestar.state = State(
@@ -223,7 +226,7 @@ def build_served(
             "identify": identify_signed(identify, known),
             "sources": known,
             "settings": chosen,
-            "events": EventHub(app),
+            "events": EventHub(app, most=chosen.streams_together),
             "limits": RequestLimits(0 if settings is None else settings.rate),
             "oidc": oidc,
         }
