@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import coverage
 import pytest
 
-from tests import ignored_signals, parts, processes, virtual_time
+from tests import ignored_signals, measurement, parts, processes, virtual_time
 from tests.coroutines import run_in_real_time, time_within
 from tests.servers import PostgreSQL, RabbitMQ, Redis, StartRabbitMQ
 
@@ -21,6 +22,9 @@ def pytest_configure(config: pytest.Config) -> None:
     ignored_signals.hide_from_children()
     if (count := config.getoption("processes")) is not None:
         config.pluginmanager.register(processes.Distribution(count))
+    if coverage.Coverage.current() is not None:
+        is_pure = config.getoption("part") == "pure"
+        config.pluginmanager.register(measurement.Measurement(parts.pure_modules() if is_pure else ()))
 
 
 @pytest.hookimpl(tryfirst=True)

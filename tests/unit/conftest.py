@@ -1,8 +1,5 @@
 import os
-import sys
-from collections.abc import Generator
 
-import pytest
 from hypothesis import HealthCheck, settings
 
 # All tests share two cores: the run time of an example proves nothing, so there is no deadline.
@@ -11,16 +8,3 @@ _CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], pr
 settings.register_profile("gate", _CALM, max_examples=40, derandomize=True)
 settings.register_profile("search", _CALM, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Disable coverage in simulations: they repeat the same lines very often, and shorter tests cover them too."""
-    trace = sys.gettrace()
-    if trace is not None and item.get_closest_marker("simulation") is not None:
-        sys.settrace(None)
-        try:
-            return (yield)
-        finally:
-            sys.settrace(trace)
-    return (yield)

@@ -123,6 +123,17 @@ def test_the_fields_are_those_of_the_public_wire_format() -> None:
     assert call | times | rest == _FIELDS
 
 
+@pytest.mark.parametrize("content_type", _TYPES)
+def test_an_invitation_names_a_queue_for_reports(content_type: str) -> None:
+    def decode(reports: str) -> Envelope:
+        store = {"id": "0190", "token": 1, "reports": reports}
+        return decode_envelope(_pack({"task": "a", "store": store}, content_type), content_type)
+
+    assert decode("taskmq.reports.shop.0").store is not None
+    with pytest.raises(MalformedMessage, match=r"\$\.store\.reports"):
+        decode("work")
+
+
 @pytest.mark.parametrize("content_type", [JSON, None, "", "application/json; charset=utf-8", "application/json;x"])
 def test_a_missing_content_type_means_json(content_type: str | None) -> None:
     assert decode_envelope(b'{"task":"a"}', content_type).task == "a"

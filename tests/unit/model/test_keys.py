@@ -12,31 +12,29 @@ _TENANTS = st.one_of(st.none(), st.text(max_size=5), st.sampled_from(["a", "a:b"
 _KEYS = st.text(st.characters(codec="utf-8"), max_size=6)
 
 
-@pytest.mark.parametrize(
-    ("found", "wanted"),
-    [
-        (keys.once_key("shop.pay", "order:17", tenant=None), "once:shop.pay:order:17"),
-        (keys.line_key("ledger", "acme", tenant=None), "line:ledger:acme"),
-        (keys.unique_key("shop.pay", "7", tenant=None), "unique:shop.pay:7"),
-        (keys.limit_key("api", None, tenant=None), "api"),
-        (keys.limit_key("api", "7", tenant=None), "api:7"),
-        (keys.lock_key("stock"), "lock:stock"),
-        (keys.replaced_key("1"), "replaced:1"),
-        (keys.worker_key("w 1"), "worker:w 1"),
-        (keys.long_run_key("1", "ab"), "handover:1:ab"),
-        (keys.schedule_record_key("shop", "nightly"), "shop/nightly"),
-        (keys.reaction_record_key("shop", "tidy"), "shop//tidy"),
-        (keys.arrival_key("shop", "tidy", 0, "x"), "arrived:shop//tidy:0:x"),
-        (keys.tenant_key(None, "1"), "1"),
-        (keys.rate_key("api:7"), "rate:api:7"),
-        (keys.places_key("api:7"), "places:api:7"),
-        (keys.partition_key(3), "partition:3"),
-        (keys.watermark_key("host:1"), "mark:host:1"),
-        (keys.member_key("importers", "a:1"), "members:importers:a:1"),
-    ],
-)
-def test_a_name_without_a_tenant_keeps_its_old_form(found: str, wanted: str) -> None:
-    assert found == wanted
+def test_a_name_without_a_tenant_keeps_its_old_form() -> None:
+    found = {
+        "once:shop.pay:order:17": keys.once_key("shop.pay", "order:17", tenant=None),
+        "line:ledger:acme": keys.line_key("ledger", "acme", tenant=None),
+        "unique:shop.pay:7": keys.unique_key("shop.pay", "7", tenant=None),
+        "api": keys.limit_key("api", None, tenant=None),
+        "api:7": keys.limit_key("api", "7", tenant=None),
+        "lock:stock": keys.lock_key("stock"),
+        "replaced:1": keys.replaced_key("1"),
+        "worker:w 1": keys.worker_key("w 1"),
+        "handover:1:ab": keys.long_run_key("1", "ab"),
+        "shop/nightly": keys.schedule_record_key("shop", "nightly"),
+        "shop//tidy": keys.reaction_record_key("shop", "tidy"),
+        "arrived:shop//tidy:0:x": keys.arrival_key("shop", "tidy", 0, "x"),
+        "1": keys.tenant_key(None, "1"),
+        "rate:api:7": keys.rate_key("api:7"),
+        "places:api:7": keys.places_key("api:7"),
+        "partition:3": keys.partition_key(3),
+        "mark:host:1": keys.watermark_key("host:1"),
+        "members:importers:a:1": keys.member_key("importers", "a:1"),
+    }
+
+    assert [*found.values()] == [*found]
 
 
 def test_the_group_of_a_key_is_found_only_from_its_members() -> None:
@@ -91,16 +89,13 @@ def test_only_line_keys_are_line_keys() -> None:
     assert not keys.is_line_key(keys.places_key("line"))
 
 
-@pytest.mark.parametrize(
-    ("found", "wanted"),
-    [
-        (keys.outside_job_id("shop", "order-17"), "taskmq:event:shop:order-17"),
-        (keys.tenant_key("acme", keys.outside_job_id("shop", "order-17")), "@acme:taskmq:event:shop:order-17"),
-    ],
-)
-def test_a_derived_key_is_recognised_behind_its_tenant(found: str, wanted: str) -> None:
-    assert found == wanted
-    assert keys.is_derived_id(keys.split_tenant_key(found)[1])
+def test_a_derived_key_is_recognised_behind_its_tenant() -> None:
+    derived = keys.outside_job_id("shop", "order-17")
+    found = keys.tenant_key("acme", derived)
+
+    assert (derived, found) == ("taskmq:event:shop:order-17", "@acme:taskmq:event:shop:order-17")
+    for key in (derived, found):
+        assert keys.is_derived_id(keys.split_tenant_key(key)[1])
 
 
 def test_a_run_has_its_own_uuid_or_one_derived_from_its_name_and_tenant() -> None:
@@ -171,6 +166,14 @@ def test_the_prefix_of_a_tenant_matches_only_its_keys(tenant: str, other: str, k
 
     assert begin <= keys.tenant_key(tenant, key) < end
     assert (begin <= keys.tenant_key(other, key) < end) == (other == tenant)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "end"),
+    [("", ""), ("ab", "ac"), ("a\U0010ffff", "b"), ("\U0010ffff", ""), ("\ud7ff", "\ue000")],
+)
+def test_the_successor_of_a_prefix_can_be_stored(prefix: str, end: str) -> None:
+    assert keys.text_after(prefix) == end
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=3), st.text(st.characters(codec="utf-8"), max_size=4))

@@ -177,6 +177,10 @@ def test_a_coarse_delay_is_never_shorter_and_at_most_a_quarter_longer(millisecon
     assert (coarse // unit).bit_count() <= 3
 
 
+def test_a_coarse_delay_has_three_significant_bits() -> None:
+    assert [coarse_delay(units, unit=1) for units in (0, 7, 8, 9, 16, 17)] == [0, 7, 8, 10, 16, 20]
+
+
 @given(st.integers(0, 2**40))
 def test_a_coarse_delay_is_not_rounded_again(milliseconds: int) -> None:
     coarse = coarse_delay(milliseconds)

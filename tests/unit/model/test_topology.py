@@ -307,6 +307,17 @@ def test_a_message_without_a_suitable_queue_is_refused(
         WorkQueue("orders", **options).choose_physical(priority=priority, order_key=key)
 
 
+def test_the_physical_queue_of_a_message_depends_on_its_key_or_its_priority() -> None:
+    ordered, native = WorkQueue("orders", ordered=2), WorkQueue("orders", kind="classic", priorities="native")
+
+    shards = {ordered.choose_physical(priority=None, order_key=str(number)) for number in range(20)}
+
+    assert shards <= set(ordered.physical)
+    assert len(shards) == 2
+    assert native.choose_physical(priority=9, order_key=None) == "orders"
+    assert WorkQueue("orders").choose_physical(priority=9, order_key=None) == class_queue("orders", 9)
+
+
 @given(st.sampled_from(["classic", "quorum"]), st.integers(0, 9), st.integers(0, 9))
 def test_native_priorities_keep_the_order_of_the_numbers(kind: Any, one: int, other: int) -> None:
     queue = WorkQueue("a", kind, priorities="native")

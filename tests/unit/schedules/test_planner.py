@@ -123,6 +123,11 @@ def test_the_policy_decides_on_two_hours_without_a_beat(
     assert (len(played[0]), len(played[1]), played[2]) == (emitted, backlog, missed)
 
 
+def test_the_last_instant_is_found_long_after_it() -> None:
+    assert most_recent(_Listed((3, 5, 7)), 3, 5_000) == 7
+    assert most_recent(_Listed((3, 5, 7)), 3, 6) == 5
+
+
 @given(instants=st.sets(st.integers(0, 10**7), min_size=1, max_size=50), data=st.data())
 def test_the_most_recent_instant_of_any_trigger_is_found(instants: set[int], data: st.DataObject) -> None:
     first = data.draw(st.sampled_from(sorted(instants)))

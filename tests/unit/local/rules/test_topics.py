@@ -23,6 +23,13 @@ def test_a_topic_matches_as_in_a_topic_exchange(several: list[list[str]], topic:
     assert matcher([".".join(pattern) for pattern in several])(".".join(topic)) is expected
 
 
+def test_a_star_is_one_word_and_a_hash_any_number() -> None:
+    is_meant = matcher(["a.*", "b.#.c"])
+
+    assert all(map(is_meant, ["a.x", "b.c", "b.x.y.c"]))
+    assert not any(map(is_meant, ["a", "a.x.y", "b.x"]))
+
+
 def test_a_pattern_without_wildcards_is_one_topic() -> None:
     is_meant = matcher(["worker.answer.1"])
 

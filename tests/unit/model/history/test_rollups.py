@@ -48,6 +48,10 @@ def test_a_time_falls_into_the_first_bucket_whose_bound_it_does_not_exceed(secon
     assert bucket == 0 or seconds > bucket_bound(bucket - 1) * (1 - 1e-9)
 
 
+def test_the_first_and_the_last_bucket_take_all_shorter_and_longer_times() -> None:
+    assert [bucket_of(seconds) for seconds in (0, 0.001, 0.0011, 1e9)] == [0, 0, 1, BUCKETS - 1]
+
+
 def test_processor_seconds_are_added_up_where_they_are_known() -> None:
     rollup, other = Rollup.empty(), Rollup.empty()
     rollup.add(_event("succeeded", seconds=2.0, processor=1.5))
@@ -234,6 +238,15 @@ def test_parts_of_a_period_adjoin_and_use_quarters_where_possible(since: int, mi
     quarters = [(begin, end) for begin, end, each in parts if each == QUARTER]
     assert sum(end - begin for begin, end in quarters) == max(whole, 0) * QUARTER
     assert all(begin % QUARTER == end % QUARTER == 0 for begin, end in quarters)
+
+
+def test_a_period_is_read_in_quarters_between_its_first_and_last_minutes() -> None:
+    assert spans(5 * MINUTE, 50 * MINUTE, QUARTER) == [
+        (5 * MINUTE, QUARTER, MINUTE),
+        (QUARTER, 3 * QUARTER, QUARTER),
+        (3 * QUARTER, 50 * MINUTE, MINUTE),
+    ]
+    assert spans(0, QUARTER, MINUTE) == [(0, QUARTER, MINUTE)]
 
 
 def test_a_rule_reads_its_window_tenant_tasks_and_queues() -> None:

@@ -259,6 +259,16 @@ def test_the_permissions_of_a_role_match_the_checks(role: Role, level: Level) ->
     assert permissions_of(role, level) == expected
 
 
+def test_a_scope_covers_the_tenants_of_the_role() -> None:
+    ann = _of(Membership("north", Role.ADMIN))
+
+    assert scope_for(ann, Permission.JOBS_READ).has("north")
+    assert not scope_for(ann, Permission.JOBS_READ).has("south")
+    assert scope_for(ann, Permission.QUEUES_PURGE) == NOTHING_AT_ALL
+    assert scope_for(_of(Membership(EVERYWHERE, Role.ADMIN)), Permission.QUEUES_PURGE) == EVERYTHING_OF_ALL
+    assert EVERYTHING_OF_ALL.has("south")
+
+
 def test_a_scope_for_one_tenant_names_it() -> None:
     assert Scope(frozenset({"north"})).single() == "north"
     assert Scope(frozenset({"north", "south"})).single() is None

@@ -56,6 +56,15 @@ def test_the_text_does_not_depend_on_the_order_of_the_arguments(content: Definit
     assert encode_content(other) == encode_content(content)
 
 
+def test_an_encoded_content_is_json_with_sorted_arguments() -> None:
+    content = DefinitionContent(task="t", kwargs={"b": 1, "a": None})
+
+    text = encode_content(content)
+
+    assert b'"kwargs":{"a":null,"b":1}' in text
+    assert decode_content(text) == content
+
+
 def test_given_arguments_override_those_of_the_definition() -> None:
     content = DefinitionContent(task="t", args=[1, 2], kwargs={"a": 1, "b": 2})
 

@@ -54,6 +54,12 @@ def test_the_note_of_a_reattached_job_names_the_job_that_runs() -> None:
     assert reattachment_note("fixed", "a", "b") == "fixed; job a runs again as job b"
 
 
+def test_jobs_are_sorted_into_generations_and_cycles_remain() -> None:
+    upstream = {"a": ["elsewhere"], "b": ["a"], "c": ["a", "b"], "d": ["e"], "e": ["d"], "f": ["e"]}
+
+    assert generations(upstream) == ([["a"], ["b"], ["c"]], ["d", "e", "f"])
+
+
 @given(_GRAPHS)
 def test_every_job_follows_its_dependencies_or_is_in_a_cycle(upstream: dict[str, list[str]]) -> None:
     groups, circular = generations(upstream)

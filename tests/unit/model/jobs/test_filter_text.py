@@ -193,6 +193,8 @@ def test_times_are_instants_with_a_zone_or_relative_to_now(text: str, which: Job
         ("key:a:b", JobFilter(keys=("a:b",))),
         ('label."größe ☂":"a b" label.team:ops', JobFilter(labels=(("größe ☂", "a b"), ("team", "ops")))),
         ("attempt:>2", JobFilter(min_attempt=3)),
+        ("retried:any", JobFilter(retried="any")),
+        ("via:store", JobFilter(via="store")),
         ("duration:>=1h30m", JobFilter(min_ran=_HOUR * 3 // 2)),
     ],
 )

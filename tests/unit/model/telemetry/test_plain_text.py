@@ -57,6 +57,10 @@ def test_a_message_within_a_traceback_starts_no_line() -> None:
     )
 
 
+def test_a_direction_mark_in_json_is_escaped() -> None:
+    assert escape_json('["a\u202eb"]') == r'["a\u202eb"]'
+
+
 @given(_TEXTS)
 def test_json_keeps_its_meaning_and_controls_no_terminal(text: str) -> None:
     written = escape_json(json.dumps([text], ensure_ascii=False))

@@ -25,6 +25,16 @@ def test_an_order_returns_the_least_key_and_the_first_of_equal_ones(steps: list[
         assert all(order.key(item) == (key, 0.0) and item in order for item, (key, _) in places.items())
 
 
+def test_an_item_whose_key_rises_comes_later() -> None:
+    order: Order[str] = Order()
+    order.put("a", (1.0, 0.0))
+    order.put("b", (2.0, 0.0))
+
+    order.put("a", (3.0, 0.0))
+
+    assert (order.first(), order.key("a")) == ("b", (3.0, 0.0))
+
+
 def test_an_order_stores_only_what_it_needs() -> None:
     order: Order[str] = Order()
     order.put("least", (-1e9, 0.0))

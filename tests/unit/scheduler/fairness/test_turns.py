@@ -200,6 +200,28 @@ def test_a_pool_below_its_minimum_goes_first() -> None:
     assert [lane.tenant for _, lane in cluster.start(1)] == ["flood"]
 
 
+def test_a_pool_whose_minimum_exceeds_its_jobs_leaves_the_rest() -> None:
+    cluster = Cluster("fair", pools_of(TenantPool(name="owed", min={"slots": 4.0}, max={"slots": 4.0})))
+    cluster.submit("flood", 100)
+    cluster.submit("owed", 1)
+
+    started = [*cluster.start(10), *cluster.start(3)]
+
+    assert Counter(lane.tenant for _, lane in started) == {"owed": 1, "flood": 9}
+
+
+def test_the_oldest_job_of_a_tree_of_pools_goes_first_in_fifo() -> None:
+    cluster = Cluster("fifo", pools_of(TenantPool(name="acme"), TenantPool(name="ml", parent="acme")))
+    lanes = [
+        cluster.submit("ml", due=1.0),
+        cluster.submit("other", due=2.0),
+        cluster.submit("acme", due=3.0),
+        cluster.submit("ml", priority=9, due=4.0),
+    ]
+
+    assert cluster.order(4) == lanes
+
+
 def test_excessive_minimums_leave_a_tenth_to_the_others() -> None:
     cluster = Cluster(
         "fair", pools_of(TenantPool(name="a", min={"slots": 30.0}), TenantPool(name="b", min={"slots": 10.0}))
