@@ -13,6 +13,7 @@ child ends it when that code returns.
 
 import asyncio
 import contextlib
+import inspect
 import os
 import sys
 import traceback
@@ -47,12 +48,12 @@ def end_forks(loop: asyncio.AbstractEventLoop | None = None) -> None:
     Args:
         loop: the loop that runs coroutines here, and now the caller; None without one.
     """
-    # uvloop has no frames of its own.
-    below = None if loop is None else sys._getframe(1).f_back  # noqa: SLF001 - the documented way to the stack
+    # uvloop has no frames of its own: the caller of the loop comes before the caller of this function.
+    below = None if loop is None else _frame_below(2)
 
     def mark() -> None:
         PROCESS.is_fork = True
-        callback = None if below is None else _find_callback(sys._getframe(1), below)  # noqa: SLF001 - as above
+        callback = None if below is None else _find_callback(_frame_below(1), below)
         if callback is not None and not callback.f_globals.get("__name__", "").startswith("taskmq."):
             sys.setprofile(partial(_leave_with, callback))
         if loop is not None:
@@ -60,6 +61,14 @@ def end_forks(loop: asyncio.AbstractEventLoop | None = None) -> None:
             loop.call_soon(leave_fork, None)
 
     os.register_at_fork(after_in_child=mark)
+
+
+def _frame_below(count: int) -> FrameType | None:
+    """Return the frame this many calls before the one that asks."""
+    frame = inspect.currentframe()
+    for _ in range(count + 1):
+        frame = None if frame is None else frame.f_back
+    return frame
 
 
 def _find_callback(frame: FrameType | None, below: FrameType) -> FrameType | None:
