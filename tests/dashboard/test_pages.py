@@ -66,7 +66,7 @@ _VIEWS: Final = (
 
 
 # A case of all views takes longer than a test may on a busy machine.
-_PARTS: Final = 4
+_PARTS: Final = 12
 _THEMES: Final = ("light", "dark", "contrast")
 
 
