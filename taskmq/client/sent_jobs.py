@@ -20,7 +20,7 @@ from taskmq.model.commands import REVOKE, Command, command_topic, encode_command
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import Cancellation, JobState
 from taskmq.model.units import Duration, parse_duration
-from taskmq.options.task_options import TaskPlan
+from taskmq.options.plans import TaskPlan
 
 _REASON_LIMIT: Final = 500
 

@@ -10,7 +10,8 @@ from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import JSON, check_task_name
 from taskmq.model.units import did_you_mean
-from taskmq.options.task_options import CallOptions, CallPlan, plan_call
+from taskmq.options.plans import CallPlan, plan_call
+from taskmq.options.task_options import CallOptions
 from taskmq.tasks.envelope import envelope_of
 from taskmq.tasks.task import Call
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from taskmq.errors import InvalidOption
 from taskmq.model.retry import RunOptions
 from taskmq.model.units import instant_text
-from taskmq.options.task_options import CallPlan
+from taskmq.options.plans import CallPlan
 
 _PLAIN: Final = ("queue", "priority", "order_key", "idempotency_key", "tenant", "meta")
 _SPANS: Final = ("delay", "expires")

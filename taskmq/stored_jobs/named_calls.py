@@ -25,7 +25,7 @@ from taskmq.model.jobs.definitions import Definition, DefinitionContent, merge_c
 from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean
 from taskmq.model.values.canonical_form import canonical_json
-from taskmq.options.task_options import CallPlan
+from taskmq.options.plans import CallPlan
 from taskmq.stored_jobs.new_jobs import name_of
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature, TaskCatalogue, catalogue_of
 from taskmq.tasks.envelope import envelope_of

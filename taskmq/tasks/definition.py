@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from taskmq.errors import InvalidOption
-from taskmq.options.task_options import TaskOptions, plan_task
+from taskmq.options.plans import plan_task
+from taskmq.options.task_options import TaskOptions
 from taskmq.run.context import Context
 from taskmq.tasks.task import AsyncTask, SyncTask, Task
 

@@ -6,7 +6,7 @@ from msgspec import Raw
 
 from taskmq.model.envelope import VERSION, Envelope, new_job_id
 from taskmq.model.keys import tenant_key
-from taskmq.options.task_options import CallPlan
+from taskmq.options.plans import CallPlan
 from taskmq.run.context import current_context
 
 

@@ -16,7 +16,8 @@ from taskmq.model.jobs.dependencies import MOST_UPSTREAM, DependencyCondition
 from taskmq.model.jobs.details import JobDetail
 from taskmq.model.nodes import JobNeeds, PlaceOptions, job_needs
 from taskmq.model.telemetry.plain_text import check_line
-from taskmq.options.task_options import CallOptions, CallPlan, SharedOptions, TemplateOptions, plan_call
+from taskmq.options.plans import CallPlan, plan_call
+from taskmq.options.task_options import CallOptions, SharedOptions, TemplateOptions
 
 DependsOn = Sequence[Job[Any] | str | tuple[Job[Any] | str, DependencyCondition]]
 """Jobs, or their ids: each has to succeed, unless it comes with another condition."""

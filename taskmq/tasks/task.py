@@ -47,7 +47,7 @@ from taskmq.model.units import Duration
 from taskmq.model.values.celery_words import CeleryHints
 from taskmq.options.keys import ArgumentKey, OrderKey
 from taskmq.options.limits import TaskLimit, bind_limits
-from taskmq.options.task_options import CallPlan, TaskPlan
+from taskmq.options.plans import CallPlan, TaskPlan
 from taskmq.options.uniqueness import UniqueCall
 from taskmq.run.context import Context, current_context
 from taskmq.tasks.envelope import envelope_of

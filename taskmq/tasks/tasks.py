@@ -11,7 +11,7 @@ from taskmq.client.queues import Queues
 from taskmq.errors import DuplicateTask, InvalidOption
 from taskmq.injection.resolve import Dependencies
 from taskmq.model.topology import DEFAULT_QUEUE, WorkQueue, check_queue_name
-from taskmq.options.task_options import TaskPlan
+from taskmq.options.plans import TaskPlan
 from taskmq.tasks.task import Task
 
 

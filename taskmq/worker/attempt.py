@@ -9,7 +9,7 @@ from taskmq.contracts.stores import ResultRecord
 from taskmq.model.envelope import Envelope
 from taskmq.model.outcome import Outcome
 from taskmq.model.resources import Grant
-from taskmq.options.task_options import TaskPlan
+from taskmq.options.plans import TaskPlan
 from taskmq.run.execution import Execution
 from taskmq.tasks.task import Task
 

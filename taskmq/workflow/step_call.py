@@ -11,7 +11,8 @@ from taskmq.errors import InvalidOption
 from taskmq.model.codec import ReturnType, Signature
 from taskmq.model.runs.conditions import ConditionError, parse_condition
 from taskmq.options.keys import OrderKey
-from taskmq.options.task_options import CallOptions, CallPlan, TaskPlan
+from taskmq.options.plans import CallPlan, TaskPlan
+from taskmq.options.task_options import CallOptions
 
 R_co = TypeVar("R_co", covariant=True)
 

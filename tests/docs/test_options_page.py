@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from taskmq.cli import run
-from taskmq.options.task_options import TaskOptions, plan_task
+from taskmq.options.plans import plan_task
+from taskmq.options.task_options import TaskOptions
 from tests.docs.blocks import write_files
 from tests.docs.options_page import PAGE, fill_tables, tables
 

@@ -24,7 +24,7 @@ from taskmq.operations.history import (
     TenantFailures,
     TenantFigures,
 )
-from taskmq.operations.history.failures import SOURCES
+from taskmq.operations.history.failure_lines import SOURCES
 
 
 class AppFigures(AppCalls):

@@ -1,7 +1,7 @@
 """History that a caller may see: failures, figures, and rates of queues."""
 
 from taskmq.operations.history.depths import DEPTHS
-from taskmq.operations.history.failures import (
+from taskmq.operations.history.failure_lines import (
     LANES,
     FailureChoice,
     FailureLane,
@@ -10,9 +10,8 @@ from taskmq.operations.history.failures import (
     FailuresPage,
     LettersView,
     SourceGap,
-    TenantFailures,
-    read_letters,
 )
+from taskmq.operations.history.failures import TenantFailures, read_letters
 from taskmq.operations.history.figures import TenantFigures
 
 __all__ = [

@@ -1,18 +1,15 @@
 """Failures of all kinds in one list: stored jobs, jobs sent to the broker, dead letters and workflows."""
 
-import hashlib
-import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
-from typing import Final, Literal, NamedTuple, TypeVar, get_args
+from typing import Final, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.history import FailureFilter, history_of
 from taskmq.contracts.jobs import JobRecord, RunFilter
-from taskmq.errors import InvalidOption, TaskMQError
+from taskmq.errors import TaskMQError
 from taskmq.model.history.rollups import RunFailure
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.keys import tenant_key
@@ -22,133 +19,31 @@ from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, logical_queue
 from taskmq.model.units import DAY_MS
 from taskmq.operations.dead_letters import DeadLetter, list_queues_with_letters, visit
+from taskmq.operations.history.failure_lines import (
+    LANE_OF,
+    SOURCES,
+    FailureChoice,
+    FailureCursor,
+    FailureLine,
+    FailureSource,
+    FailuresPage,
+    LettersView,
+    SourceGap,
+    parse_cursor,
+    sort_key,
+)
 from taskmq.operations.tenant_jobs import TenantJobs
 
-FailureLane = Literal["store", "broker", "workflow"]
-"""Kind of what failed: a job submitted to the store, a job sent to the broker, or a workflow."""
-FailureSource = Literal["jobs", "failures", "dead letters", "workflows"]
-"""Source of a failure: the store's jobs, the workers' reported failures, the broker, or the store's runs."""
-Remedy = Literal["", "retry", "replay", "redrive"]
-
-LANES: Final[tuple[FailureLane, ...]] = get_args(FailureLane)
-_LANE_OF: Final[Mapping[FailureSource, FailureLane]] = {
-    "jobs": "store",
-    "failures": "broker",
-    "dead letters": "broker",
-    "workflows": "workflow",
-}
-SOURCES: Final[frozenset[FailureSource]] = frozenset(_LANE_OF)
 _FAILED: Final = frozenset({JobState.FAILED, JobState.EXPIRED, JobState.UPSTREAM_FAILED})
 _WIDER: Final = 8
 # Most failures of one time window; a window with more is narrowed.
 _MOST: Final = 1_000
 _PAGE: Final = 500
 _DEPTH: Final = 1_000
-_CURSOR: Final = re.compile(r"([0-9]{1,15})\.([0-9a-f]{27})")
-
-
-class FailureChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter of failures; None accepts any value. Workflows have no task, queue or error type.
-
-    Attributes:
-        lane: failures of one kind.
-        task, queue, error: name of the task, logical name of the queue, type of the error.
-        job: id of a job that was sent to the broker.
-        since, until: start (inclusive) and end (exclusive) in ms.
-    """
-
-    lane: FailureLane | None = None
-    task: str | None = None
-    queue: str | None = None
-    error: str | None = None
-    job: str | None = None
-    since: int | None = None
-    until: int | None = None
-
-
-class FailureLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A failed job or workflow.
-
-    Attributes:
-        id: the caller's id of the job or workflow.
-        name: name of the workflow; "" for jobs.
-        at: when the job ended, or when the workflow was sent (ms); None if unknown.
-        event: state of a stored job. For a sent job `dead`, or `parked` if no worker could run its message.
-        attempt: number of the last attempt; 0 for workflows.
-        error: name of the error's type.
-        message: message of the error.
-        summary: type and message in one line, shortened.
-        traceback: end of the traceback, if it is kept.
-        reason: reason of a dead letter, see `taskmq.model.outcome.DeadReason`.
-        letter: logical name of the queue that has its dead letter.
-        remedy: the operation that runs it again.
-        is_handled: whether it was retried or its dead letter is gone; None if unknown.
-        retried_as: id of the job that repeats it.
-        number: increasing number of a report in the store; otherwise 0.
-    """
-
-    lane: FailureLane
-    id: str
-    name: str = ""
-    at: int | None
-    event: str
-    tenant: str = ""
-    task: str = ""
-    queue: str = ""
-    attempt: int = 0
-    worker: str = ""
-    seconds: float | None = None
-    error: str = ""
-    message: str = ""
-    summary: str = ""
-    traceback: str = ""
-    reason: str = ""
-    letter: str | None = None
-    remedy: Remedy = ""
-    is_handled: bool | None = None
-    retried_as: str = ""
-    number: int = 0
-
-    @property
-    def cursor(self) -> "_Cursor":
-        """Position of the failure in the list, independent of other failures."""
-        digest = hashlib.sha256(f"{self.lane}\0{self.id}".encode(errors="surrogatepass")).hexdigest()[:16]
-        return _Cursor(self.at or 0, f"{self.number:011x}{digest}")
-
-
-class SourceGap(msgspec.Struct, frozen=True):
-    """A source that could not be read, or only in part, and why."""
-
-    source: FailureSource
-    why: str
-
-
-class FailuresPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of failures, newest first; `after` is the cursor of the next page, None at the end."""
-
-    lines: list[FailureLine]
-    after: str | None
-    gaps: list[SourceGap]
-
-
-class LettersView(msgspec.Struct, frozen=True, kw_only=True):
-    """The dead letters of all queues at one moment.
-
-    Attributes:
-        bounded: queues with more letters than were read.
-    """
-
-    lines: list[FailureLine]
-    bounded: frozenset[str]
-
-
-class _Cursor(NamedTuple):
-    at: int
-    key: str
 
 
 _C = TypeVar("_C")
-_Lines = Callable[[FailureChoice, _Cursor | None, int], Awaitable[list[FailureLine]]]
+_Lines = Callable[[FailureChoice, FailureCursor | None, int], Awaitable[list[FailureLine]]]
 _Read = Callable[[int, int, _C | None], Awaitable[tuple[Iterable[FailureLine], _C | None]]]
 """Reads a page of the failures between two instants, after a cursor; returns the next cursor, too."""
 
@@ -188,7 +83,7 @@ class TenantFailures:
         Raises:
             InvalidOption: `after` is not a cursor of this list.
         """
-        cursor = _parse_cursor(after) if after else None
+        cursor = parse_cursor(after) if after else None
         if which.until is None:
             # Workers' clocks may be ahead of this one.
             which = replace(which, until=self._app.sessions.clock.now_ms() + DAY_MS)
@@ -207,13 +102,13 @@ class TenantFailures:
             found = _mark_letters(found, letters)
             unknown = self._find_unreported(which, letters, cursor, limit + 1)
             found += await self._collect("dead letters", unknown, gaps)
-        found.sort(key=_sort_key, reverse=True)
+        found.sort(key=sort_key, reverse=True)
         last = found[limit - 1].cursor if len(found) > limit else None
         return FailuresPage(lines=found[:limit], after=None if last is None else f"{last.at}.{last.key}", gaps=gaps)
 
     def _is_excluded(self, which: FailureChoice, source: FailureSource, gaps: list[SourceGap]) -> bool:
         """Whether the source has nothing to show to this caller; notes a gap if it may not be read."""
-        if which.lane not in (None, _LANE_OF[source]) or (which.job is not None and _LANE_OF[source] != "broker"):
+        if which.lane not in (None, LANE_OF[source]) or (which.job is not None and LANE_OF[source] != "broker"):
             return True
         if source == "workflows" and (which.task, which.queue, which.error) != (None, None, None):
             return True
@@ -242,7 +137,7 @@ class TenantFailures:
             gaps.append(SourceGap("dead letters", f"only the oldest {_DEPTH:,} of {names} were read"))
         return view
 
-    async def _read_jobs(self, which: FailureChoice, cursor: _Cursor | None, limit: int) -> list[FailureLine]:
+    async def _read_jobs(self, which: FailureChoice, cursor: FailureCursor | None, limit: int) -> list[FailureLine]:
         fixed = JobFilter(
             states=_FAILED,
             # Retried failures are marked, not left out.
@@ -259,7 +154,9 @@ class TenantFailures:
 
         return await _read_newest(read, which, cursor, limit)
 
-    async def _read_reports(self, which: FailureChoice, cursor: _Cursor | None, limit: int) -> list[FailureLine]:
+    async def _read_reports(
+        self, which: FailureChoice, cursor: FailureCursor | None, limit: int
+    ) -> list[FailureLine]:
         store = history_of(self._app.sessions.store()).rollups
         fixed = FailureFilter(
             task=which.task, queue=which.queue, error=which.error, job=which.job, tenant=self._tenant
@@ -271,7 +168,9 @@ class TenantFailures:
 
         return await _read_newest(read, which, cursor, limit)
 
-    async def _read_workflows(self, which: FailureChoice, cursor: _Cursor | None, limit: int) -> list[FailureLine]:
+    async def _read_workflows(
+        self, which: FailureChoice, cursor: FailureCursor | None, limit: int
+    ) -> list[FailureLine]:
         runs = self._app.sessions.store().runs
 
         async def read(since: int, until: int, after: str | None) -> tuple[Iterable[FailureLine], str | None]:
@@ -282,11 +181,11 @@ class TenantFailures:
         return await _read_newest(read, which, cursor, limit)
 
     async def _find_unreported(
-        self, which: FailureChoice, view: LettersView, cursor: _Cursor | None, limit: int
+        self, which: FailureChoice, view: LettersView, cursor: FailureCursor | None, limit: int
     ) -> list[FailureLine]:
         """Return the letters without a report from a worker, or whose report is no longer kept."""
         matching = [line for line in view.lines if self._matches(which, line, cursor)]
-        lines = sorted(matching, key=_sort_key, reverse=True)
+        lines = sorted(matching, key=sort_key, reverse=True)
         found: list[FailureLine] = []
         for begin in range(0, len(lines), _PAGE):
             part = lines[begin : begin + _PAGE]
@@ -296,7 +195,7 @@ class TenantFailures:
                 break
         return found[:limit]
 
-    def _matches(self, which: FailureChoice, line: FailureLine, cursor: _Cursor | None) -> bool:
+    def _matches(self, which: FailureChoice, line: FailureLine, cursor: FailureCursor | None) -> bool:
         at = line.at or 0
         return (
             self._tenant in (None, line.tenant)
@@ -439,7 +338,7 @@ def _mark_letters(lines: Iterable[FailureLine], view: LettersView) -> list[Failu
 
 
 async def _read_newest(
-    read: _Read[_C], which: FailureChoice, cursor: _Cursor | None, limit: int
+    read: _Read[_C], which: FailureChoice, cursor: FailureCursor | None, limit: int
 ) -> list[FailureLine]:
     """Read the newest `limit` lines after a cursor, in time windows of two days first, then of longer ones."""
     assert which.until is not None
@@ -453,7 +352,7 @@ async def _read_newest(
             width = max((end - begin) // _WIDER, 1)
             continue
         behind = [line for line in lines if cursor is None or line.cursor < cursor]
-        found += sorted(behind, key=_sort_key, reverse=True)
+        found += sorted(behind, key=sort_key, reverse=True)
         end = begin
         width *= _WIDER
     return found[:limit]
@@ -469,13 +368,3 @@ async def _read_pages(read: _Read[_C], since: int, until: int, most: int | None)
         if after is None:
             return lines
     return None
-
-
-def _sort_key(line: FailureLine) -> _Cursor:
-    return line.cursor
-
-
-def _parse_cursor(text: str) -> _Cursor:
-    if (found := _CURSOR.fullmatch(text)) is None:
-        raise InvalidOption(f"{text[:40]!r} is not a cursor of the failures; pass the `after` of the previous page")
-    return _Cursor(int(found[1]), found[2])

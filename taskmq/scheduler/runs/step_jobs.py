@@ -16,8 +16,8 @@ from taskmq.model.keys import tenant_key
 from taskmq.model.outcome import error_line, message_of, type_name
 from taskmq.model.runs.records import RunRecord, StepJob, StepKey
 from taskmq.model.units import milliseconds_in
+from taskmq.options.plans import CallPlan
 from taskmq.options.step_options import decode_options
-from taskmq.options.task_options import CallPlan
 from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.schedules.target import SCHEDULE_LABEL
 from taskmq.stored_jobs.named_calls import NamedCall, unread_sending

@@ -19,8 +19,8 @@ from taskmq.model.runs.graphs import MAX_WIDTH, StepContent, WorkflowContent, en
 from taskmq.model.runs.paths import NAME, find_name_flaw
 from taskmq.model.runs.rules import RULE_ALIASES
 from taskmq.model.runs.validation import MOST_STEPS, validate_workflow
+from taskmq.options.plans import CallPlan, plan_call
 from taskmq.options.step_options import encode_options
-from taskmq.options.task_options import CallPlan, plan_call
 from taskmq.workflow.shapes import ListOf, Shape
 from taskmq.workflow.step_call import StepCall
 

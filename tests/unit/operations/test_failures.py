@@ -14,7 +14,7 @@ from taskmq.errors import BrokerUnavailable, InvalidOption, StoreUnavailable
 from taskmq.model.history.rollups import RunFailure
 from taskmq.model.outcome import ErrorRecord
 from taskmq.operations.history import FailureChoice, FailureLine, FailuresPage, TenantFailures, read_letters
-from taskmq.operations.history.failures import LettersView
+from taskmq.operations.history.failure_lines import LettersView
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from tests.unit.app_kit import new_file_store, new_url

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from taskmq.errors import InvalidOption
+from taskmq.options.plans import CallPlan, plan_call
 from taskmq.options.step_options import decode_options, encode_options
-from taskmq.options.task_options import CallPlan, plan_call
 
 _NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

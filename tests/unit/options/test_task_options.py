@@ -11,7 +11,8 @@ from taskmq.errors import InvalidOption
 from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope
 from taskmq.model.resources import PROCESS
 from taskmq.model.retry import RetryPolicy, RunOptions
-from taskmq.options.task_options import CallOptions, CallPlan, TaskOptions, TaskPlan, plan_call, plan_task
+from taskmq.options.plans import CallPlan, TaskPlan, plan_call, plan_task
+from taskmq.options.task_options import CallOptions, TaskOptions
 
 _UTC_NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 _NOON = int(_UTC_NOON.timestamp() * 1000)

@@ -10,7 +10,7 @@ from taskmq.errors import InvalidArguments, InvalidOption, JobConflict, JobNotFo
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.states import JobState
-from taskmq.options.task_options import CallPlan
+from taskmq.options.plans import CallPlan
 from taskmq.tasks.job_options import JobOptions, JobPlan, plan_job
 from taskmq.tasks.task import Task
 from tests.coroutines import run_by

@@ -29,7 +29,8 @@ from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.keys import run_id_of
 from taskmq.model.runs.graphs import encode_workflow
 from taskmq.model.runs.validation import validate_workflow
-from taskmq.operations.history.failures import FailureChoice, TenantFailures
+from taskmq.operations.history.failure_lines import FailureChoice
+from taskmq.operations.history.failures import TenantFailures
 from taskmq.workflow.runs.ends import ends_of
 from tests.servers.waiting import until
 from tests.unit.app_kit import new_url
