@@ -8,7 +8,8 @@ without `atexit` and without any part of the worker.
 The worker checks `PROCESS` when a task's code returns to it. An asyncio task of the task's own returns to the event
 loop instead, whose next callbacks and pending writes are copies of the worker's: a second acknowledgement on the
 connection makes RabbitMQ close the channel, and deliver the channel's messages again. So a profile function of the
-child ends it when that code returns.
+child ends it when that code returns. It slows each call there, so processes of `multiprocessing`, which never return,
+have none.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from functools import partial
 from types import FrameType
 from typing import Final, NoReturn
 
+_NEVER_RETURNS: Final = "multiprocessing.popen_fork"
 NO_LOOP: Final = "a fork of a coroutine has no event loop: it can wait for nothing, and ends"
 """Message of the error for a fork that waits."""
 
@@ -72,9 +74,11 @@ def _frame_below(count: int) -> FrameType | None:
 
 
 def _find_callback(frame: FrameType | None, below: FrameType) -> FrameType | None:
-    """Return the frame that the event loop has called; None if no loop is on this stack."""
+    """Return the frame that the event loop has called; None if there is none, or the fork never returns to it."""
     found = None
     while frame is not None and frame is not below and frame.f_code is not asyncio.Handle._run.__code__:  # noqa: SLF001 - asyncio's only call of callbacks
+        if frame.f_globals.get("__name__") == _NEVER_RETURNS:
+            return None
         found, frame = frame, frame.f_back
     return None if frame is None else found
 

@@ -48,3 +48,38 @@ def test_a_fork_in_an_asyncio_task_of_its_own_does_nothing_more_of_the_loop(fact
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
 
     assert sorted(run.stdout.splitlines()) == ["b'ack'", "next job"], run.stderr
+
+
+_PROCESS = """
+import asyncio, multiprocessing, sys
+from taskmq.run.forks import end_forks
+from taskmq.worker.host.event_loop import loop_factory
+
+
+def work():
+    print(sys.getprofile(), flush=True)
+
+
+async def main():
+    end_forks(asyncio.get_running_loop())
+
+    async def start():
+        process = multiprocessing.get_context("fork").Process(target=work)
+        process.start()
+        process.join()
+
+    await asyncio.create_task(start())
+
+
+with asyncio.Runner(loop_factory=FACTORY) as runner:
+    runner.run(main())
+"""
+
+
+@pytest.mark.parametrize("factory", ["loop_factory()", "asyncio.new_event_loop"])
+def test_a_process_of_multiprocessing_runs_without_a_profile_function(factory: str) -> None:
+    script = _PROCESS.replace("FACTORY", factory)
+
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+
+    assert run.stdout == "None\n", run.stderr
