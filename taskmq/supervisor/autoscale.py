@@ -31,12 +31,13 @@ class Load(msgspec.Struct, frozen=True):
 
     Attributes:
         at: seconds, by a clock that does not jump.
-        processes: number of consuming processes.
+        processes: number of consuming processes, without paused ones.
         slots: number of their slots.
         busy: number of occupied slots.
         cpu: cores that they use together.
         rate: ended runs a second, over the last seconds.
         backlog: waiting messages in their queues; None if unknown.
+        paused: number of processes that an operator paused.
     """
 
     at: float
@@ -46,6 +47,7 @@ class Load(msgspec.Struct, frozen=True):
     cpu: float
     rate: float
     backlog: int | None
+    paused: int = 0
 
     @property
     def demand(self) -> float:
@@ -84,7 +86,7 @@ class Autoscale:
     def look(self, load: Load) -> int:
         """Return the number of processes from now on."""
         wanted = self.wanted
-        if load.processes < wanted and load.at - self._up_at < _STARTING:
+        if load.processes + load.paused < wanted and load.at - self._up_at < _STARTING:
             # Starting processes will take their share.
             self._easy_since = None
             return wanted
@@ -108,7 +110,7 @@ class Autoscale:
         needed = math.ceil(load.demand / _FULL - _ROUNDING)
         if load.is_behind:
             needed = max(needed, math.ceil(2 * load.demand - _ROUNDING))
-        return max(self.least, min(needed, self.most, 2 * self.wanted))
+        return max(self.least, min(needed + load.paused, self.most, 2 * self.wanted))
 
     def _go_up(self, at: float, needed: int) -> None:
         if self._down_at is not None:

@@ -121,6 +121,11 @@ class ChildProcess:
         return self.status is None or (self.status.state in ("running", "starting", "paused") and not self.is_stuck)
 
     @property
+    def is_paused(self) -> bool:
+        """Whether an operator paused it, by its last report."""
+        return self.status is not None and self.status.state == "paused"
+
+    @property
     def is_stuck(self) -> bool:
         """Whether each of its slots is occupied by a job whose outcome cannot be settled."""
         return self.status is not None and 0 < self.status.slots <= self.status.unsettled

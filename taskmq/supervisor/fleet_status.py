@@ -101,7 +101,8 @@ class FleetStatus:
     def load(self) -> Load:
         """Return the load of the consuming processes."""
         now = time.monotonic()
-        statuses = [(child, child.status) for child in self._children if child.consumes]
+        consuming = [child for child in self._children if child.consumes]
+        statuses = [(child, child.status) for child in consuming if not child.is_paused]
         depths = self._depths()
         return Load(
             at=now,
@@ -111,6 +112,7 @@ class FleetStatus:
             cpu=sum(child.report.cpu for child, _ in statuses if child.report),
             rate=self._rate(now),
             backlog=None if depths is None else sum(depths.values()),
+            paused=len(consuming) - len(statuses),
         )
 
     def _counts(self) -> list[Count]:

@@ -310,7 +310,7 @@ class Supervisor:
             max((slot for slot in self._slots if not slot.is_retiring), key=lambda slot: slot.number).retire()
 
     def _notify_systemd(self) -> None:
-        ready = sum(child.consumes for child in self._children)
+        ready = sum(child.consumes and not child.is_paused for child in self._children)
         self._systemd.status(f"{ready} of {self._wanted} processes take jobs")
         if not self._overview.silent(self._supervision.liveness_timeout):
             self._systemd.alive()

@@ -142,6 +142,21 @@ def test_a_reduction_that_was_too_much_is_retried_later_and_later() -> None:
     assert all(second > 1.5 * first for first, second in pairwise(gaps))
 
 
+def test_a_paused_process_is_never_left_as_the_only_one() -> None:
+    scale = Autoscale(least=1, most=2, calm=10)
+    scale.look(_load(0, 1, 10))
+
+    after = [scale.look(Load(at, 1, SLOTS, 1, 0.0, 1.0, 0, paused=1)) for at in range(1, 100)]
+
+    assert set(after) == {2}
+
+
+def test_another_process_starts_when_those_beside_a_paused_one_are_busy() -> None:
+    scale = Autoscale(least=2, most=8)
+
+    assert scale.look(Load(0, 1, SLOTS, SLOTS, 0.0, 1.0, 0, paused=1)) == 3
+
+
 def test_a_dismissed_process_is_not_replaced() -> None:
     scale = Autoscale(least=2, most=4)
 

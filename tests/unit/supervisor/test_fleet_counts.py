@@ -1,12 +1,16 @@
-"""Counts of several processes, some of which have ended."""
+"""Counts of several processes, some of which have ended, and their load."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.model.telemetry.metrics import Count
-from taskmq.supervisor.fleet_status import FleetCounts
+from taskmq.supervisor.child_process import ChildProcess
+from taskmq.supervisor.fleet_status import FleetCounts, FleetStatus
 
 names = st.sampled_from("abc")
 runs = st.lists(st.tuples(names, names, st.sampled_from(["succeeded", "retried"]), st.floats(0, 100)))
@@ -44,3 +48,23 @@ def test_reading_changes_nothing() -> None:
 
     assert [totals.sum([living])[0].ended for _ in range(3)] == [2, 2, 2]
     assert living[0].ended == 1
+
+
+@dataclass(eq=False)
+class _Child:
+    """A process with four slots, one of them occupied."""
+
+    is_paused: bool
+    consumes: bool = True
+    was_ready: bool = True
+    report: None = None
+    status: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(slots=4, running=1))
+    counts: Mapping[tuple[str, str], Count] = field(default_factory=dict[tuple[str, str], Count])
+
+
+def test_the_slots_of_a_paused_process_do_not_count_for_the_load() -> None:
+    children = cast("set[ChildProcess]", {_Child(is_paused=False), _Child(is_paused=True)})
+
+    load = FleetStatus("shop", [], children, least=1, most=4).load()
+
+    assert (load.processes, load.paused, load.slots, load.busy) == (1, 1, 4, 1)

@@ -20,6 +20,7 @@ class Hanging:
 
     pid = 4711
     consumes = True
+    is_paused = False
 
     def __init__(self, *, failures: int) -> None:
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
