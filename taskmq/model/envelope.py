@@ -213,7 +213,7 @@ def decode_envelope(body: bytes, content_type: str | None = JSON) -> Envelope:
     if not 1 <= envelope.attempt <= _LAST_ATTEMPT:
         raise MalformedMessage(f"attempt is {envelope.attempt}; the first one is 1, the last {_LAST_ATTEMPT}")
     if envelope.store is not None and not _is_reports_queue(envelope.store.reports):
-        raise MalformedMessage(f"`$.store.reports` is no queue for reports: {envelope.store.reports!r}")
+        raise MalformedMessage(f"`$.store.reports` is no queue for reports: {envelope.store.reports[:80]!r}")
     return envelope
 
 

@@ -132,6 +132,10 @@ def test_an_invitation_names_a_queue_for_reports(content_type: str) -> None:
     assert decode("taskmq.reports.shop.0").store is not None
     with pytest.raises(MalformedMessage, match=r"\$\.store\.reports"):
         decode("work")
+    with pytest.raises(MalformedMessage) as refusal:
+        decode("w" * 10_000)
+    # Parked messages and logs contain the error.
+    assert len(str(refusal.value)) < 200
 
 
 @pytest.mark.parametrize("content_type", [JSON, None, "", "application/json; charset=utf-8", "application/json;x"])
