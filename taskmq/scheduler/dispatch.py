@@ -82,6 +82,7 @@ class JobDispatcher:
         self._passage = GatePassage(state.gates, state.claims, store.dispatching, lease)
         self._has_taken_over = False
         self._next_sharing = 0.0
+        self._must_read_sharing = False
         self._has_failed = False
         self._publishing = TaskSet("publishes jobs", failure="jobs are published by the partition's next holder")
         self._is_stopping = asyncio.Event()
@@ -117,6 +118,10 @@ class JobDispatcher:
         Returns None if the job has to take its turn among others.
         """
         queue = job.queue
+        if self._now() >= self._next_sharing:
+            # Pools may have changed. They are read with the lanes before any other step goes at once.
+            self._must_read_sharing = self._state.is_stale = True
+            return None
         if (
             self._is_stopping.is_set()
             or not self._has_taken_over
@@ -306,14 +311,15 @@ class JobDispatcher:
         try:
             lanes = await self._store.lanes(self._lease.partition)
             # Runs may have to give way to jobs at the broker even if none waits in the store.
-            if (lanes or self._state.ledger.giving_way) and began >= self._next_sharing:
+            is_wanted = lanes or self._state.ledger.giving_way or self._must_read_sharing
+            if is_wanted and began >= self._next_sharing:
                 sharing = await self._jobs.sharing()
                 if self._state.follow(sharing, await self._jobs.quotas()):
                     version = sharing.version
                     _log.info(
                         "partition %d: applying version %d of policies and pools", self._lease.partition, version
                     )
-                self._next_sharing = began + _SHARING
+                self._next_sharing, self._must_read_sharing = began + _SHARING, False
             self._state.shares.refresh(lanes, await self._heads(lanes))
         except StoreUnavailable:
             self._state.is_stale = True

@@ -23,6 +23,7 @@ from taskmq.contracts.jobs import (
 from taskmq.errors import StoreUnavailable
 from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON, decode_envelope, new_job_id
+from taskmq.model.jobs.pools import EVERY_TENANT, Sharing, TenantPool
 from taskmq.model.runs.graphs import encode_workflow
 from taskmq.model.runs.records import RunState
 from taskmq.model.runs.validation import validate_workflow
@@ -188,14 +189,34 @@ def _count_dispatches(process: Process) -> list[int]:
 async def test_the_steps_of_a_chain_are_dispatched_as_their_run_advances(stage: Stage, /) -> None:
     sizes = _count_dispatches(stage.start())
     player = await stage.player_of_declared()
-    await _start(stage, {"a": {"task": "t"}})
+    run_id = await _start(stage, _CHAIN)
+    # The first step takes its turn, because pools have to be read.
     await player.has(1)
     sizes.clear()
-    run_id = await _start(stage, _CHAIN)
     stage.plays(player)
     await until(lambda: _has_ended(stage, run_id))
 
     assert sizes == []
+
+
+@run_by(_play)
+async def test_steps_keep_to_the_cap_of_a_pool_although_no_job_was_ready_before(stage: Stage, /) -> None:
+    stage.start()
+    player = await stage.player_of_declared()
+    await _start(stage, {"a": {"task": "t"}})
+    await player.has(1)
+    pool = TenantPool(name=EVERY_TENANT, max={"slots": 1.0})
+    await stage.store.share(Sharing(version=1, pools={pool.name: pool}))
+    run_id = await _start(stage, {"a": {"task": "t"}})
+
+    async def has_job() -> bool:
+        return bool(await stage.store.runs.steps(run_id))
+
+    await until(has_job)
+    await stage.pass_by(1.0)
+    assert len(player.deliveries) == 1
+    await player.finish()
+    await player.has(1)
 
 
 @run_by(_play)
@@ -220,22 +241,22 @@ async def test_a_step_is_published_although_the_answer_about_its_dispatch_was_lo
 ) -> None:
     process = stage.start()
     player = await stage.player_of_declared()
-    await _start(stage, {"a": {"task": "t"}})
-    await player.has(1)
-    player.deliveries.clear()
     advance, lost = process.store.runs.advance, list[str]()
 
     async def lose(
         run_ids: Sequence[str], make_job: MakeJob, find_hold: FindHold = find_no_hold
     ) -> dict[str, Advanced]:
         advanced = await advance(run_ids, make_job, find_hold)
-        if not lost:
-            lost.extend(job.id for one in advanced.values() if one.batch is not None for job in one.batch.jobs)
+        batches = [one.batch for one in advanced.values() if one.batch is not None]
+        if batches and not lost:
+            lost.extend(job.id for batch in batches for job in batch.jobs)
             raise StoreUnavailable("lost", is_certain=False)
         return advanced
 
     process.store.runs.advance = lose  # type: ignore[method-assign]
     run_id = await _start(stage, _CHAIN)
+    await player.has(1)
+    await player.finish(content_type=JSON, result=b"1")
     await player.has(1)
 
     assert [envelope.id for envelope in player.envelopes] == lost
