@@ -26,7 +26,7 @@ from typing import Final
 from taskmq.app import TaskMQ
 from taskmq.contracts.jobs import MOST_RUNS, RUN_ENDS_TOPIC, Advanced, JobStore, NewJob, PartitionHold
 from taskmq.durable.service import is_interruption, pause
-from taskmq.errors import StoreUnavailable
+from taskmq.errors import StoreRefused, StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.scheduler.firing.due_loop import StoreClock
 from taskmq.scheduler.runs.step_jobs import StepJobs, UnloadedTask
@@ -236,7 +236,8 @@ class RunAdvances:
             make_job = partial(self._jobs.make, now=self._clock.now_ms())
             advanced = await self._runs.advance(run_ids, make_job, find_hold)
         except BaseException as error:
-            if not isinstance(error, StoreUnavailable) or not error.is_certain:
+            is_undone = isinstance(error, StoreRefused) or (isinstance(error, StoreUnavailable) and error.is_certain)
+            if not is_undone:
                 # The next holder of the partition publishes a job that was dispatched all the same.
                 for hold in holds:
                     self._wakeups.give_up(hold)

@@ -16,11 +16,14 @@ from taskmq.contracts.jobs import (
     FindHold,
     JobStore,
     MakeJob,
+    NewJob,
     NewRun,
+    PartitionHold,
     Pick,
     find_no_hold,
+    partition_key,
 )
-from taskmq.errors import StoreUnavailable
+from taskmq.errors import StoreRefused, StoreUnavailable
 from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON, decode_envelope, new_job_id
 from taskmq.model.jobs.pools import EVERY_TENANT, Sharing, TenantPool
@@ -263,6 +266,32 @@ async def test_a_step_is_published_although_the_answer_about_its_dispatch_was_lo
     assert "partition 0: 1 jobs were not confirmed; publishing them again" in caplog.messages
     stage.plays(player)
     await until(lambda: _has_ended(stage, run_id))
+
+
+@run_by(_play)
+async def test_a_scheduler_keeps_its_partition_if_the_store_refuses_the_change_of_a_run(stage: Stage, /) -> None:
+    process = stage.start()
+    player = await stage.player_of_declared()
+    await _start(stage, {"a": {"task": "t"}})
+    await player.has(1)
+    advance, holds = process.store.runs.advance, list[PartitionHold]()
+
+    async def refuse(
+        run_ids: Sequence[str], make_job: MakeJob, find_hold: FindHold = find_no_hold
+    ) -> dict[str, Advanced]:
+        if not holds and (hold := find_hold(NewJob(id="", task="t", queue="work", body=b""))) is not None:
+            holds.append(hold)
+            raise StoreRefused("rejected")
+        return await advance(run_ids, make_job, find_hold)
+
+    process.store.runs.advance = refuse  # type: ignore[method-assign]
+    run_id = await _start(stage, {"a": {"task": "t"}})
+    stage.plays(player)
+    await until(lambda: _has_ended(stage, run_id))
+
+    lease = await stage.store.dispatching.leases.find(partition_key(0))
+    assert lease is not None
+    assert [hold.epoch for hold in holds] == [lease.token]
 
 
 @run_by(_play)
