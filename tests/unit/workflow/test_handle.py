@@ -315,7 +315,7 @@ async def test_a_step_answered_by_its_idempotency_key_ends_in_its_flow(shop: Sho
         return f"receipt {order}"
 
     async with shop.open():
-        assert await (await paid.asend("a")).aresult(60) == "receipt a"
+        assert await (await paid.s("a").asend()).aresult(60) == "receipt a"
         flow = await (shop.named.s("a") | paid.s() | shop.named.s()).asend()
         assert await flow.aresult(60) == "receipt a"
     assert shop.ran == ["a", "a", "receipt a"]
