@@ -35,7 +35,7 @@ METRICS: Final[Mapping[str, str]] = {
     "depth": "messages that wait in a queue",
     "age": "seconds for which the longest waiting job of a queue in the store has been due",
     "dead_letters": "dead letters of a queue",
-    "workers": "live workers that consume a queue, without those that drain; with `below`: too few of them",
+    "workers": "live workers that take jobs of a queue, neither paused nor draining; with `below`: too few of them",
     "unschedulable": "jobs that wait for a node although no known node could ever run them",
     "schedules_late": "seconds for which the latest schedule has been due",
     "broker_alarm": "1 while RabbitMQ takes no messages because it is short of memory or disk, else 0",
