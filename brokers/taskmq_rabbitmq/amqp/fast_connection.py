@@ -11,7 +11,6 @@ about late ones (`_on_deliver`); heartbeats are taskmq's (`Heartbeats`); and a b
 """
 
 import asyncio
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -172,23 +171,19 @@ class AmqpChannel(PikaChannel):
         if self.lane is not None:
             self.lane.flush_soon()
 
-    def ack_batched(self, tag: int, seconds: float = _LINGER) -> None:
-        """Acknowledge a delivery this much later at the latest, with others or with the next frame."""
-        if self.lane is None:
+    def ack_batched(self, tag: int) -> None:
+        """Acknowledge a delivery a millisecond later, with others, unless another frame is written before."""
+        saying = self.saying
+        if saying is not None:
+            saying.tags.append(tag)
+        elif self.lane is None:
             self.basic_ack(tag)
-            return
-        if self.saying is None:
+        else:
             if self._acks is None:
                 self._acks = AckBatch(self.channel_number)
-            self.saying = _AckFlush(self, self._acks)
-            self.lane.collect(self.saying)
-        self.saying.tags.append(tag)
-        self.lane.flush_within(seconds)
-
-    @property
-    def unsent_acks(self) -> int:
-        """Acknowledgements that wait for others."""
-        return 0 if self.saying is None else len(self.saying.tags)
+            saying = self.saying = _AckFlush(self, self._acks)
+            saying.tags.append(tag)
+            self.lane.flush_later(saying)
 
     def requeue(self, tag: int) -> None:
         """Return a delivery by a nack, because RabbitMQ 4.3 counts a reject as a failed delivery."""
@@ -390,7 +385,6 @@ class AmqpConnection(PikaConnection):
         self._is_due = False
         self._many = _MANY
         self._lingering: asyncio.TimerHandle | None = None
-        self._linger = math.inf
         self._shortcut: DirectSocket | None = None
         self.reader = FrameReader(super()._on_data_available)
         super().__init__(
@@ -417,18 +411,11 @@ class AmqpConnection(PikaConnection):
             self._many *= 2
             self._write_out()
 
-    def collect(self, saying: "_AckFlush") -> None:
-        """Write the acknowledgements with the next frames."""
+    def flush_later(self, saying: "_AckFlush") -> None:
+        """Write the acknowledgements with the next frames, or in a moment."""
         self._outbox.append(saying)
-
-    def flush_within(self, seconds: float) -> None:
-        """Write the collected frames in this many seconds at the latest."""
-        if self._is_due or seconds >= self._linger:
-            return
-        if self._lingering is not None:
-            self._lingering.cancel()
-        self._linger = seconds
-        self._lingering = self._loop.call_later(seconds, self._flush)
+        if not self._is_due and self._lingering is None:
+            self._lingering = self._loop.call_later(_LINGER, self._flush)
 
     def flush_soon(self) -> None:
         """Write the collected frames in this turn of the loop."""
@@ -497,7 +484,6 @@ class AmqpConnection(PikaConnection):
         if self._lingering is not None:
             self._lingering.cancel()
             self._lingering = None
-            self._linger = math.inf
         if self._outbox:
             self._write_out()
 

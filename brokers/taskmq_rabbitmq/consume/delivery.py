@@ -12,7 +12,7 @@ import msgspec
 
 from taskmq.errors import BrokerUnavailable
 from taskmq.model.headers import BROKERS_OWN, REASON, SEQUENCE
-from taskmq.model.topology import TOPIC_QUEUE, is_jobs_queue, is_reports_queue, is_shard
+from taskmq.model.topology import TOPIC_QUEUE, is_shard
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import Properties, headers_of
 from taskmq_rabbitmq.model.deaths import death_of, keeps_letters
@@ -22,9 +22,6 @@ from taskmq_rabbitmq.model.delay_ladder import WAYS
 _ROUTING: Final = (SEQUENCE, WAYS)
 
 _LATE_SECONDS: Final = 1.0
-# Seconds that an acknowledgement waits for others if the broker can send more meanwhile. A crash in this time returns
-# the message, so only where a second delivery does nothing: of invitations and reports.
-_LINGER: Final = 0.02
 _NO_ARGUMENTS: Final[Mapping[str, str | int]] = {}
 
 
@@ -60,7 +57,6 @@ class Feed:
         "_deliver",
         "_enough",
         "_is_consumer",
-        "_is_idempotent",
         "_is_shard",
         "_late",
         "_loop",
@@ -99,7 +95,6 @@ class Feed:
         self._is_consumer = False
         self._enough = 0
         self._is_shard = is_shard(queue)
-        self._is_idempotent = is_jobs_queue(queue) or is_reports_queue(queue)
         self._turned_off = False
         self._withdrawn = False
         self._late: list[int] = []
@@ -204,8 +199,6 @@ class Feed:
             # While enough is in hand the ack may wait; but the broker must send more in time.
             if self.unsettled > self._enough:
                 raw.ack_batched(tag)
-            elif self._is_idempotent and self.unsettled + raw.unsent_acks < self._enough:
-                raw.ack_batched(tag, _LINGER)
             else:
                 raw.ack(tag)
             if self._turned_off and not self.unsettled:
