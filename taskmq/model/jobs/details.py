@@ -1,4 +1,4 @@
-"""Fields that only few stored jobs have."""
+"""Rare fields of a stored job."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from taskmq.model.nodes import JobNeeds
 
 
 class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Fields that only few jobs have.
+    """Rare fields of a job.
 
     Attributes:
         definition, definition_version: the template that it was created from.

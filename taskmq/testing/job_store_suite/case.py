@@ -1,4 +1,4 @@
-"""Base of the tests in the job store suite."""
+"""Bases of the tests in the job store suite."""
 
 from taskmq.contracts.jobs import JobStore
 from taskmq.testing.job_store_suite.driver import JobDriver
@@ -24,3 +24,11 @@ class JobStoreCase(Suite):
     def driver(self) -> JobDriver:
         """Return a driver of a store that is closed at the end of the test."""
         return JobDriver(self.store())
+
+
+class MovedClockCase(JobStoreCase):
+    """Base of a test for stores whose clock can be moved."""
+
+    async def advance(self, seconds: float) -> None:
+        """Advance the store's clock."""
+        raise NotImplementedError

@@ -21,7 +21,7 @@ from taskmq.model.jobs.reports import ReportKind
 from taskmq.model.runs.graphs import load_graph
 from taskmq.model.runs.records import InboxRow, RunState, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState
-from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.case import JobStoreCase, MovedClockCase
 from taskmq.testing.job_store_suite.driver import report
 from taskmq.testing.job_store_suite.runs.filler import LIMITED, QuotaFiller
 from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
@@ -76,15 +76,11 @@ class RunsByModel(RandomRuns):
         await self._check([RunDriver(self.store()) for _ in range(3)])
 
 
-class LimitedRunsByModel(RandomRuns):
+class LimitedRunsByModel(RandomRuns, MovedClockCase):
     """Guarantees for runs whose quota is full at times, for stores whose clock only `advance` moves.
 
     Where transactions run at the same time, a step may also wait a moment because another one counts jobs.
     """
-
-    async def advance(self, seconds: float) -> None:
-        """Advance the store's clock."""
-        raise NotImplementedError
 
     @case
     async def test_random_runs_with_a_quota_that_submissions_fill_end_as_in_the_model(self) -> None:

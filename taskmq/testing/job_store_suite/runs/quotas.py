@@ -5,7 +5,7 @@ from typing import Any
 
 from taskmq.contracts.jobs import NewInboxRow
 from taskmq.model.jobs.quotas import Quota, Quotas, QuotaUsage, usage_name
-from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.case import MovedClockCase
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from taskmq.testing.runner import case
 
@@ -13,12 +13,8 @@ _ONE: dict[str, Any] = {"s": {"task": "t"}}
 _THREE: dict[str, Any] = {"all": {"task": "t", "each": [1, 2, 3]}}
 
 
-class RunQuotas(JobStoreCase):
+class RunQuotas(MovedClockCase):
     """Quotas of the jobs of steps, for stores whose clock can be moved."""
-
-    async def advance(self, seconds: float) -> None:
-        """Advance the store's clock."""
-        raise NotImplementedError
 
     @case
     async def test_a_step_waits_for_a_daily_quota_until_the_next_day(self) -> None:
