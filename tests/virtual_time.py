@@ -35,6 +35,10 @@ class _VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._started + self._clock.waited
 
+    def run_in_executor(self, *_: object) -> Any:
+        """Refuse the call: timers of a test would fire before the thread has ended."""
+        raise RuntimeError("virtual time does not wait for threads: mark the test with pytest.mark.real_time")
+
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """Wait for its threads. Since Python 3.12 a runner gives them 300 seconds, which are over at once here."""
         del timeout

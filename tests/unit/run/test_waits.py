@@ -93,6 +93,7 @@ def test_a_sleep_without_a_clear_end_is_refused(duration: Any, until: Any, words
     assert not shelf.begun
 
 
+@pytest.mark.real_time
 async def test_a_sleep_of_another_asyncio_task_or_thread_needs_a_name() -> None:
     shelf = Shelf()
     run = _run(shelf)
@@ -106,6 +107,7 @@ async def test_a_sleep_of_another_asyncio_task_or_thread_needs_a_name() -> None:
     assert not shelf.begun
 
 
+@pytest.mark.real_time
 async def test_two_asyncio_tasks_or_threads_cannot_wait_for_the_same_signal() -> None:
     run = _run(Shelf({"signal 1 x ok": b"1", "signal 2 y ok": b"2", "signal 3 z other": b"3"}))
     first = asyncio.create_task(run.await_for("ok"))
