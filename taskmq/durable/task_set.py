@@ -36,14 +36,19 @@ class TaskSet:
         task.add_done_callback(self._on_end)
         return task
 
+    async def wait(self, seconds: float) -> None:
+        """Wait at most this many seconds until nothing runs, including tasks that are started meanwhile."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while self._tasks and (left := end - loop.time()) > 0:
+            await asyncio.wait(self._tasks, timeout=left)
+
     async def aclose(self, *, grace: float = 0.0) -> None:
-        """Give running tasks this many seconds to end, and cancel the rest. When it returns, nothing runs."""
-        if self._tasks and grace:
-            await asyncio.wait(self._tasks, timeout=grace)
-        late = tuple(self._tasks)
-        for task in late:
-            task.cancel()
-        if late:
+        """Give tasks this many seconds to end, as `wait` does, and cancel the rest. When it returns, nothing runs."""
+        await self.wait(grace)
+        while late := tuple(self._tasks):
+            for task in late:
+                task.cancel()
             await asyncio.wait(late)
 
     def _on_end(self, task: "asyncio.Task[None]") -> None:

@@ -85,6 +85,10 @@ class JobDispatcher:
         self._must_read_sharing = False
         self._has_failed = False
         self._publishing = TaskSet("publishes jobs", failure="jobs are published by the partition's next holder")
+        # Holds of transactions that have not ended.
+        self._holds = 0
+        self._has_no_hold = asyncio.Event()
+        self._has_no_hold.set()
         self._is_stopping = asyncio.Event()
         self._grace = _GRACE
         self._next_poll = 0.0
@@ -115,7 +119,7 @@ class JobDispatcher:
     def hold_for(self, job: NewJob) -> PartitionHold | None:
         """Return the hold under which a transaction may create the job and dispatch it at once.
 
-        Returns None if the job has to take its turn among others.
+        Call `end_hold` after the transaction. Returns None if the job has to take its turn among others.
         """
         queue = job.queue
         if self._now() >= self._next_sharing:
@@ -129,7 +133,15 @@ class JobDispatcher:
             or not self._state.is_free_for(queue, self._workers.slots_of(queue), now=self._now())
         ):
             return None
+        self._holds += 1
+        self._has_no_hold.clear()
         return PartitionHold(self._lease.partition, self._lease.epoch)
+
+    def end_hold(self) -> None:
+        """Record that the transaction of a hold has ended, and that a job which it dispatched was launched."""
+        self._holds -= 1
+        if not self._holds:
+            self._has_no_hold.set()
 
     def launch(self, batches: Sequence[DispatchBatch]) -> None:
         """Record dispatched batches as in flight, and publish them in the background."""
@@ -140,8 +152,12 @@ class JobDispatcher:
             self._publishing.start(self._publisher.publish(batch))
 
     async def aclose(self) -> None:
-        """Stop publishing; batches without a confirm are left to the partition's next holder."""
-        await self._publishing.aclose()
+        """Wait until the broker has confirmed everything dispatched, if it answers, and stop publishing.
+
+        Batches without a confirm are left to the partition's next holder. It returns at once after `abandon`.
+        """
+        await pause(self._has_no_hold, self._grace)
+        await self._publishing.aclose(grace=self._grace)
 
     def stop(self) -> None:
         """Stop dispatching, and let `run` return."""
@@ -155,9 +171,7 @@ class JobDispatcher:
         self.stop()
 
     async def run(self) -> None:
-        """Dispatch until `stop`, and wait until the broker has confirmed everything dispatched, if it answers.
-        After an error, the next call releases the partition; its next holder takes over unconfirmed batches.
-        """
+        """Dispatch until `stop`, and let the publishes end. After an error, the next call releases the partition."""
         if self._has_failed:
             self._state.give_up()
             return
@@ -185,18 +199,13 @@ class JobDispatcher:
                 if has_dispatched:
                     # After the wait: on an idle system the next job comes later anyway.
                     await pause(self._is_stopping, max(began + _PACE - self._now(), 0))
-            # Wait for batches that are being published.
-            await self._publishing.aclose(grace=self._grace)
-        except StoreUnavailable as error:
-            _log.debug(
-                "partition %d: jobs behind gates are left to its next holder: %s", self._lease.partition, error
-            )
+            # While reports are still applied, for which jobs of an earlier holder wait.
+            await self._publishing.wait(self._grace)
         except Exception:
             self._has_failed = True
             raise
         finally:
             self._publisher.stop_trying()
-            await self._publishing.aclose()
 
     async def _publish_left(self, batches: Sequence[DispatchBatch], has_caught_up: asyncio.Event) -> None:
         try:
@@ -207,8 +216,8 @@ class JobDispatcher:
             self._state.give_up()
             raise
         if may_publish:
-            # This task waits for the publishes, so that a dispatcher that stops grants them its grace.
-            await asyncio.wait([self._publishing.start(self._publisher.publish_again(batch)) for batch in batches])
+            for batch in batches:
+                self.publish_again(batch)
 
     async def _dispatch(self) -> bool:
         """Dispatch once; return whether anything was dispatched."""

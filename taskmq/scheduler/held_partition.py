@@ -10,7 +10,8 @@
       preemption   stops runs if a pool has less than its guarantee
 
 A partition that is released ends in order: dispatching stops, published batches are confirmed, received reports are
-applied, and the store records all of it. The work for a lost partition just stops.
+applied, jobs that these returned are published, and the store records all of it. The work for a lost partition just
+stops.
 """
 
 import asyncio
@@ -175,26 +176,32 @@ class HeldPartition:
         if batches is None:
             return
         name = f"of partition {self.lease.partition}"
-        try:
-            async with ServiceGroup() as group:
-                await group.start(self._batches, f"informs the store of batches {name}", grace=_GRACE)
-                await group.start(self._reports, f"reads reports {name}", grace=_GRACE)
-                await group.start(self._watch, f"watches jobs in flight {name}")
-                await group.start(self._preemption, f"asks runs to give way {name}")
-                await group.start(self.timers, f"fires timers {name}", grace=_GRACE)
-                await group.start(self._schedules, f"fires schedules {name}", grace=_GRACE)
-                await group.start(self.dispatcher, f"dispatches jobs {name}", grace=_GRACE)
-                await self.state.is_ending.wait()
-                if self._drains:
-                    ledger = self.state.ledger
-                    _log.info("partition %d: waiting for the reports of %d jobs", self.lease.partition, len(ledger))
-                    await unless_set(self.state.is_given_up, ledger.is_drained.wait())
+        async with ServiceGroup() as recording:
+            await recording.start(self._batches, f"informs the store of batches {name}", grace=_GRACE)
+            try:
+                await self._work(name)
+            finally:
+                await self.dispatcher.aclose()
                 if self._is_lost:
-                    # Otherwise a store that does not answer would delay each service.
-                    group.hurry()
-        finally:
-            # Reports that came while the dispatcher ended may have had jobs published again.
-            await self.dispatcher.aclose()
+                    recording.hurry()
+
+    async def _work(self, name: str) -> None:
+        async with ServiceGroup() as group:
+            await group.start(self._reports, f"reads reports {name}", grace=_GRACE)
+            await group.start(self._watch, f"watches jobs in flight {name}")
+            await group.start(self._preemption, f"asks runs to give way {name}")
+            await group.start(self.timers, f"fires timers {name}", grace=_GRACE)
+            await group.start(self._schedules, f"fires schedules {name}", grace=_GRACE)
+            await group.start(self.dispatcher, f"dispatches jobs {name}", grace=_GRACE)
+            await self.state.is_ending.wait()
+            if self._drains:
+                ledger = self.state.ledger
+                _log.info("partition %d: waiting for the reports of %d jobs", self.lease.partition, len(ledger))
+                await unless_set(self.state.is_given_up, ledger.is_drained.wait())
+            if self._is_lost:
+                # Otherwise a store that does not answer would delay each service, and jobs be published meanwhile.
+                group.hurry()
+                await self.dispatcher.aclose()
 
     async def _take_over(self) -> list[DispatchBatch] | None:
         """Take over the batches of earlier holders; return None if the partition is to be given back."""

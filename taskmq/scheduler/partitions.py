@@ -198,6 +198,9 @@ class PartitionLeases:
                 )
                 if not isinstance(epoch, Lease):
                     lease = self._held[partition] = HeldLease(partition, epoch, until)
+                    if self._is_stopping:
+                        await self.release(lease)
+                        break
                     acquired.append(f"{partition} (epoch {epoch})")
                     self._keeper.watch()
                     self._watch_ends()

@@ -348,7 +348,15 @@ class Scheduler:
             counts=self._counts,
         )
         self._held[lease.partition] = held
-        self._wakeups.hold(lease, held.state, held.timers, held.dispatcher.hold_for, held.dispatcher.launch)
+        dispatcher = held.dispatcher
+        self._wakeups.hold(
+            lease,
+            held.state,
+            held.timers,
+            find_hold=dispatcher.hold_for,
+            launch=dispatcher.launch,
+            end_hold=dispatcher.end_hold,
+        )
         self._work.start(self._work_for(held))
 
     def _on_give(self, lease: HeldLease) -> None:
@@ -363,14 +371,16 @@ class Scheduler:
     async def _work_for(self, held: HeldPartition) -> None:
         assert self._leases is not None
         try:
-            await held.run()
+            try:
+                await held.run()
+            finally:
+                if self._held.get(held.lease.partition) is held:
+                    self._forget(held)
         except Exception:
             # Wait before any scheduler acquires it again.
             await pause(self._is_stopping, _PAUSE)
             raise
         finally:
-            if self._held.get(held.lease.partition) is held:
-                self._forget(held)
             await self._leases.release(held.lease)
 
     def _forget(self, held: HeldPartition) -> None:

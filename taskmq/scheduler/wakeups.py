@@ -38,6 +38,7 @@ class _Wakeable(NamedTuple):
     timers: Timers
     find_hold: FindHold
     launch: Callable[[Sequence[DispatchBatch]], None]
+    end_hold: Callable[[], None]
 
 
 class Wakeups:
@@ -57,16 +58,19 @@ class Wakeups:
         lease: HeldLease,
         state: PartitionState,
         timers: Timers,
+        *,
         find_hold: FindHold,
         launch: Callable[[Sequence[DispatchBatch]], None],
+        end_hold: Callable[[], None],
     ) -> None:
         """Wake this state from now on: the partition is held here.
 
         Args:
             find_hold: decides about new jobs that may be dispatched at once.
             launch: publishes dispatched batches.
+            end_hold: called once for each hold, after `launch`.
         """
-        self._held[lease.partition] = _Wakeable(lease.epoch, state, timers, find_hold, launch)
+        self._held[lease.partition] = _Wakeable(lease.epoch, state, timers, find_hold, launch, end_hold)
 
     def release(self, partition: int, state: PartitionState) -> None:
         """Stop waking this state; does nothing if another state of the partition is held."""
@@ -74,7 +78,10 @@ class Wakeups:
             del self._held[partition]
 
     def find_hold(self, job: NewJob) -> PartitionHold | None:
-        """Return the hold under which a new job may be dispatched at once; None if there is none here."""
+        """Return the hold under which a new job may be dispatched at once; None if there is none here.
+
+        Call `end_hold` after the transaction: the release of a partition waits for it.
+        """
         held = self._held.get(self._store.partition_of(job.queue))
         return None if held is None else held.find_hold(job)
 
@@ -87,6 +94,11 @@ class Wakeups:
         """Have a partition released, because unknown jobs may have been dispatched under this hold."""
         if (held := self._held.get(hold.partition)) is not None and held.epoch == hold.epoch:
             held.state.give_up()
+
+    def end_hold(self, hold: PartitionHold) -> None:
+        """Record that the transaction of a hold has ended, and that a job which it dispatched was launched."""
+        if (held := self._held.get(hold.partition)) is not None and held.epoch == hold.epoch:
+            held.end_hold()
 
     def wake_all(self) -> None:
         """Have every partition held here look for jobs."""

@@ -242,10 +242,14 @@ class RunAdvances:
                 for hold in holds:
                     self._wakeups.give_up(hold)
             raise
-        for batch in [one.batch for one in advanced.values() if one.batch is not None]:
-            # The call may have been repeated after a collision.
-            self._wakeups.launch(holds[-1], batch)
-        return advanced
+        else:
+            for batch in [one.batch for one in advanced.values() if one.batch is not None]:
+                # The call may have been repeated after a collision.
+                self._wakeups.launch(holds[-1], batch)
+            return advanced
+        finally:
+            for hold in holds:
+                self._wakeups.end_hold(hold)
 
     def _follow(self, run_id: str, advanced: Advanced) -> None:
         """Wake all that the progress of a run concerns."""

@@ -3,28 +3,21 @@
 import asyncio
 import logging
 import re
+from collections.abc import Callable
 
 import pytest
 
-from taskmq.contracts.jobs import partition_key
+from taskmq.contracts.jobs import JobStore, partition_key
+from taskmq.contracts.stores import Lease
 from taskmq.scheduler.partitions import HeldLease, PartitionLeases
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Stage, play, until
+from tests.unit.scheduler.stage import Stage, play, play_one, until
 
 
 @run_by(play)
 async def test_a_late_end_of_the_work_on_a_partition_does_not_affect_its_next_holder(stage: Stage, /) -> None:
     store, taken, lost = stage.store, list[HeldLease](), list[HeldLease]()
-    leases = PartitionLeases(
-        store.dispatching,
-        address="memory://",
-        me="scheduler",
-        on_acquire=taken.append,
-        on_give=lambda _: None,
-        on_lose=lost.append,
-        on_free=lambda: None,
-        on_refuse=lambda _: None,
-    )
+    leases = _leases(store, on_acquire=taken.append, on_lose=lost.append)
     running = asyncio.create_task(leases.run())
     await until(lambda: len(leases.held) == 8)
     store.is_reachable = False
@@ -40,6 +33,43 @@ async def test_a_late_end_of_the_work_on_a_partition_does_not_affect_its_next_ho
     leases.stop()
     await running
     await leases.aclose()
+
+
+@run_by(play_one)
+async def test_a_partition_acquired_while_its_scheduler_stops_is_released(stage: Stage, /) -> None:
+    store, taken = stage.store, list[HeldLease]()
+    leases = _leases(store, on_acquire=taken.append)
+    acquire = store.dispatching.leases.acquire
+
+    async def stop_meanwhile(key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+        if key == partition_key(0):
+            leases.stop()
+        return await acquire(key, owner=owner, seconds=seconds, note=note)
+
+    vars(store.dispatching.leases)["acquire"] = stop_meanwhile
+    await leases.run()
+    await leases.aclose()
+
+    assert taken == []
+    assert stage.holders() == set()
+
+
+def _leases(
+    store: JobStore,
+    *,
+    on_acquire: Callable[[HeldLease], None],
+    on_lose: Callable[[HeldLease], None] = lambda _: None,
+) -> PartitionLeases:
+    return PartitionLeases(
+        store.dispatching,
+        address="memory://",
+        me="scheduler",
+        on_acquire=on_acquire,
+        on_give=lambda _: None,
+        on_lose=on_lose,
+        on_free=lambda: None,
+        on_refuse=lambda _: None,
+    )
 
 
 @run_by(play)

@@ -1,5 +1,6 @@
 """Schedulers that advance runs of workflows, over outages and deaths."""
 
+import asyncio
 import logging
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -42,6 +43,9 @@ def _define(app: TaskMQ) -> None:
     @app.task(name="t", queue="work", priority=7)
     async def t(number: int = 0) -> int:
         return number
+
+    @app.task(name="once", queue="work", ack="early")
+    async def once() -> None: ...
 
 
 def _play(test: object) -> None:
@@ -266,6 +270,42 @@ async def test_a_step_is_published_although_the_answer_about_its_dispatch_was_lo
     assert "partition 0: 1 jobs were not confirmed; publishing them again" in caplog.messages
     stage.plays(player)
     await until(lambda: _has_ended(stage, run_id))
+
+
+@run_by(_play)
+async def test_a_step_that_runs_at_most_once_runs_although_its_scheduler_stops(stage: Stage, /) -> None:
+    process = stage.start()
+    player = await stage.player_of_declared()
+    advance, is_dispatched, goes_on = process.store.runs.advance, asyncio.Event(), asyncio.Event()
+
+    async def answer_late(
+        run_ids: Sequence[str], make_job: MakeJob, find_hold: FindHold = find_no_hold
+    ) -> dict[str, Advanced]:
+        advanced = await advance(run_ids, make_job, find_hold)
+        if any(one.batch for one in advanced.values()):
+            is_dispatched.set()
+            await goes_on.wait()
+        return advanced
+
+    process.store.runs.advance = answer_late  # type: ignore[method-assign]
+    # The first step takes its turn, because pools have to be read.
+    run_id = await _start(stage, {"a": {"task": "once"}, "b": {"task": "once", "needs": ["a"]}})
+    await player.has(1)
+    await player.finish()
+    await is_dispatched.wait()
+    stopping = asyncio.create_task(process.stop())
+    await stage.pass_by(0.3)
+    goes_on.set()
+    await stopping
+
+    stage.start()
+    await player.has(1)
+    await stage.pass_by(20)
+
+    assert len(player.deliveries) == 1
+    await player.finish()
+    await until(lambda: _has_ended(stage, run_id))
+    assert [step.state for step in await stage.store.runs.steps(run_id)] == ["succeeded", "succeeded"]
 
 
 @run_by(_play)

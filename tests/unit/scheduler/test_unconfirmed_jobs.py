@@ -1,11 +1,13 @@
-"""Jobs that a dead scheduler had published, with and without the broker's confirm in the store."""
+"""Jobs that an earlier holder had published, with and without the broker's confirm in the store."""
 
+import asyncio
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from taskmq import TaskMQ
 from taskmq.contracts.broker import QueueStats
+from taskmq.contracts.jobs import DispatchBatch, ReturnedJob
 from taskmq.errors import StoreUnavailable
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
@@ -152,6 +154,45 @@ async def test_an_unconfirmed_job_that_must_not_run_twice_fails(stage: Stage, /)
     assert stage.job(once).state is JobState.FAILED
     assert "it is unknown whether" in stage.job(once).error.message  # type: ignore[union-attr]
     assert stage.job(other).state is JobState.SUCCEEDED
+
+
+@run_by(play_one, _define_once)
+async def test_jobs_that_are_returned_while_a_scheduler_stops_are_published_once_more(stage: Stage, /) -> None:
+    process = stage.start()
+    (job_id,) = await stage.submit(task="once")
+    player = await stage.player()
+    await player.has(1)
+    # The time until the store knows of the broker's confirm.
+    await stage.pass_by(1)
+    dispatch_again, is_returned, goes_on = process.store.dispatching.dispatch_again, asyncio.Event(), asyncio.Event()
+
+    async def answer_late(partition: int, epoch: int, jobs: Sequence[ReturnedJob]) -> DispatchBatch | None:
+        batch = await dispatch_again(partition, epoch, jobs)
+        is_returned.set()
+        await goes_on.wait()
+        process.broker.hang_publishes()
+        return batch
+
+    vars(process.store.dispatching)["dispatch_again"] = answer_late
+    (envelope,) = player.envelopes
+    player.deliveries.pop().ack()
+    await player.report(envelope, "interrupted", redelivered=True, started=None)
+    await is_returned.wait()
+    stopping = asyncio.create_task(process.stop())
+    await stage.pass_by(0.3)
+    goes_on.set()
+    await until(lambda: process.broker.hanging == 1)
+    await stage.pass_by(0.3)
+    process.broker.release_publishes()
+    await stopping
+
+    stage.start()
+    await player.has(1)
+    await stage.pass_by(20)
+
+    assert len(player.deliveries) == 1
+    await player.finish()
+    await until(lambda: stage.job(job_id).state is JobState.SUCCEEDED)
 
 
 async def _never_confirms(batches: Sequence[int]) -> None:
