@@ -66,8 +66,8 @@ def test_a_schedule_is_added_with_options_and_the_form_offers_all(eyes: Eyes, si
 
 
 def _field(page: Page, name: str) -> Locator:
-    # The label also has the choices and the hint.
-    label = page.locator("label.field", has=page.get_by_text(name, exact=True))
+    # The label of a choice also has the choices.
+    label = page.locator(".field label", has=page.get_by_text(name, exact=True))
     return label.locator("input, select, textarea")
 
 

@@ -215,7 +215,7 @@ def test_a_quota_is_set_and_shows_its_usage(eyes: Eyes, site: Served) -> None:
     page.get_by_label("Jobs per day").fill("2")
     eyes.click("Save")
     eyes.see("of 2")
-    site.submit({"job_type": "report"}, {"job_type": "report"}, tenant="acme")
+    waiting, _ = site.submit({"job_type": "report"}, {"job_type": "report"}, tenant="acme")
     page.keyboard.press(".")
 
     eyes.see("used up")
@@ -224,3 +224,7 @@ def test_a_quota_is_set_and_shows_its_usage(eyes: Eyes, site: Served) -> None:
     eyes.confirm("Remove")
     eyes.see("No quotas")
     assert site.api.get("/quotas").json()["items"] == []
+    site.api.put("/quotas/acme", json={"running": 2}).raise_for_status()
+    eyes.open(f"jobs/{waiting['id']}")
+    expect(page.locator(".gates li", has_text="Quota")).to_contain_text("allows 2 jobs in flight")
+    site.api.delete("/quotas/acme").raise_for_status()

@@ -271,6 +271,7 @@ def test_a_line_is_searched_for_and_leads_to_its_job_whose_log_is_kept(
     _wait_for_line(site, job["id"], "turn 1, box 2")
     page = eyes.open("logs").page
 
+    expect(page.get_by_label("Text", exact=True)).to_have_attribute("maxlength", "500")
     page.keyboard.press("/")
     page.keyboard.type("box 2")
     page.keyboard.press("Enter")

@@ -23,7 +23,7 @@ _UNUSED: Final = re.compile(
 )
 _STYLE_SPACES: Final = re.compile(rb"(?<=[{};,:]) | (?=[{}])")
 # In braces and around operators that no text has.
-_SCRIPT_SPACES: Final = re.compile(rb"(?<=\{) | (?=\})| (=>|[!=]==|&&|\|\||\?\?) ")
+_SCRIPT_SPACES: Final = re.compile(rb"(?<=\{) | (?=\})| (=>|[!=]==|[-+<>]=|=(?! TaskMQ)|&&|\|\||\?\??|:) ")
 
 
 class DashboardFile(NamedTuple):

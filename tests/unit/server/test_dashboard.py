@@ -54,6 +54,8 @@ def test_scripts_and_styles_are_sent_without_spaces_that_mean_nothing() -> None:
     assert [path for path, file in files.items() if b"\n " in file.content] == []
     assert [path for path, file in files.items() if path.endswith(".js") and b" => " in file.content] == []
     assert b".p4{display:none;}" in files["style.css"].content
+    # The example of an app is a text.
+    assert b"'app = TaskMQ(" in files["pages/overview.js"].content
 
 
 def test_a_page_of_another_version_finds_no_files(site: Site) -> None:

@@ -4,14 +4,14 @@ import { html, useEffect, useState } from "./html.js";
 import { change, route, to } from "./route.js";
 
 /** A field that sets a parameter of the address, and returns to the start of the list.
- * @param {{name: string, label: string, placeholder: string, place?: string}} props place: the parameter with the place in the list */
-export function Search({ name, label, placeholder, place = "cursor" }) {
+ * @param {{name: string, label: string, placeholder: string, place?: string, [more: string]: unknown}} props place: the parameter with the place in the list; the others are those of the input */
+export function Search({ name, label, placeholder, place = "cursor", ...more }) {
   const value = route().query[name] ?? "";
   const [text, set] = useState(value);
   useEffect(() => set(value), [value]);
   const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ [name]: text.trim(), [place]: "" }); };
   return html`<form role="search" class=${name === "filter" ? "" : "is-short"} onSubmit=${submit}><label class="sr" for=${name}>${label}</label>
-    <input id=${name} data-filter value=${text} placeholder=${placeholder} spellcheck=${false} autoComplete="off" onInput=${(/** @type {any} */ e) => set(e.target.value)} /><button type="submit">Filter</button></form>`;
+    <input ...${more} id=${name} data-filter value=${text} placeholder=${placeholder} spellcheck=${false} autoComplete="off" onInput=${(/** @type {any} */ e) => set(e.target.value)} /><button type="submit">Filter</button></form>`;
 }
 
 /** The text of a filter, and its terms, each with a link that removes it.

@@ -4,7 +4,7 @@ import { ApiError, may } from "./api.js";
 import { CopyCurl, copyRequest } from "./curl.js";
 import { useNow } from "./data.js";
 import { ago, instant } from "./format.js";
-import { html, useEffect, useRef, useState } from "./html.js";
+import { h, html, useEffect, useRef, useState } from "./html.js";
 import { Icon } from "./icons.js";
 import { tabsOf } from "./pages.js";
 import { route, to } from "./route.js";
@@ -183,8 +183,13 @@ export function Confirm({ title, close, act, verb, typed = "", note = false, chi
   </form><//>`;
 }
 
-export const Field = ({ label, children, hint = "" }) =>
-  html`<label class="field"><span>${label}</span>${children}${hint && html`<small class="dim">${hint}</small>`}</label>`;
+let hints = 0;
+
+/** A control with its label; the hint describes it, and is no part of its name. */
+export function Field({ label, children, hint = "" }) {
+  const [id] = useState(() => `hint-${(hints += 1)}`);
+  return html`<div class="field"><label><span>${label}</span>${hint ? h(children.type, { ...children.props, "aria-describedby": id }) : children}</label>${hint && html`<small id=${id} class="dim">${hint}</small>`}</div>`;
+}
 
 /** An input with its label; `set` gets the text. Other properties are those of the input. */
 export const TextField = ({ label, hint = "", value, set, ...more }) => html`<${Field} label=${label} hint=${hint}><input ...${more} value=${value} onInput=${(/** @type {any} */ e) => set(e.target.value)} /><//>`;
@@ -211,12 +216,16 @@ function showWhole(event) {
   if (cell && !cell.title && cell.scrollWidth > cell.clientWidth) cell.title = cell.textContent.trim();
 }
 
+/** Label the cells with their column: small windows show a row as lines.
+ * @param {string[]} titles */
+const labelCells = (titles) => (/** @type {HTMLElement | null} */ table) => titles.forEach((title, at) => table?.style.setProperty(`--c${at + 1}`, JSON.stringify(title)));
+
 /**
  * A table that scrolls horizontally if needed; without rows, the text `none`.
  * @param {{label: string, columns: any[], none?: string, children?: unknown}} props columns: a title, or a title and a class.
  */
 export const Table = ({ label, columns, none = "None.", children }) => Array.isArray(children) && !children.length ? html`<p class="dim">${none}</p>` : html`<div class="scroll" tabIndex="0" role="group" aria-label=${label} onMouseOver=${showWhole}>
-  <table><thead><tr>${columns.map((column, at) => {
+  <table ref=${labelCells(columns.map((column) => [column].flat()[0]).map((title) => (typeof title === "string" ? title : "")))}><thead><tr>${columns.map((column, at) => {
     const [title, kind] = Array.isArray(column) ? column : [column, undefined];
     return html`<th key=${at} scope="col" class=${kind}>${title || html`<span class="sr">Actions</span>`}</th>`;
   })}</tr></thead><tbody>${children}</tbody></table>

@@ -74,7 +74,7 @@ function Row({ job, chosen, choose, canBulk, hasTenant }) {
     <td class="number p3">${job.first_start_time ? span(waited(job)) : "–"}</td>
     <td class="number">${job.start_time ? span(between(job.start_time, job.end_time ?? (job.state === "running" ? new Date().toISOString() : null))) : "–"}</td>
     <td class="number p4">${job.attempt}</td>
-    <td class="wide">${mark && html`<${Why} job=${job} mark=${mark} />`}${job.progress && !job.end_time ? html`<${TaskProgress} ...${job.progress} />` : job.error ? html`<span class="c-bad">${failure(job.error)}</span>` : html`<span class="dim">${job.summary}</span>`}</td>
+    <td class="wide">${mark && html`<${Why} job=${job} mark=${mark} />`}${job.progress && !job.end_time ? html`<${TaskProgress} ...${job.progress} />` : job.error ? html`<span class="c-bad">${failure(job.error)}</span>` : job.summary && html`<span class="dim">${job.summary}</span>`}</td>
   </tr>`;
 }
 

@@ -11,7 +11,7 @@ export default function Logs({ query }) {
   const { text = "", level = "info", task = "", cursor = "" } = query;
   const loaded = useData("logs", { text, level, task, cursor, limit: 100 });
   return html`<${Head} of=${loaded} title="Logs" sub=${task && `Task ${task}`}>${task && html`<a href=${to("logs", { text, level })}>All tasks</a>`}<//>
-    <div class="bar"><${Search} name="text" label="Text" placeholder="text in the line" /></div>
+    <div class="bar"><${Search} name="text" label="Text" placeholder="text in the line" maxLength="500" /></div>
     <div class="chips" role="group" aria-label="Minimum level">${LEVELS.map((name) => html`<a key=${name} href=${to("logs", { text, task, level: name })} aria-current=${name === level ? "true" : undefined}>${name}</a>`)}</div>
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next, is_bounded: isBounded }) => html`
       ${items.length ? html`<${Lines} lines=${items} hasJob />` : html`<${Empty} title="No matching lines"><p>Workers of stored jobs can capture logs, which are kept until their retention expires:</p><${Code} label="Command" text="taskmq worker --help" /><//>`}

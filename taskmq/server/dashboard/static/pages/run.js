@@ -32,7 +32,7 @@ function Children({ id, step }) {
     ${isOpen && html`<${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`
       <${Times} id=${id} step=${step.step} turn=${items} />
       <${Table} label=${`Children of ${step.step}`} columns=${[["Child", "number"], "State", "Job or run", "Started", ["Ran", "number"], "Error"]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.number}><td class="number">${one.number}</td><td><${State} state=${one.state} /></td>
-        <td><${Started} step=${{ ...step, job_id: one.job_id }} /></td><td><${When} at=${one.started} /></td><td class="number">${span(ran(one))}</td><td class="wide"><span class="c-bad">${one.error}</span></td></tr>`)}<//>
+        <td><${Started} step=${{ ...step, job_id: one.job_id }} /></td><td><${When} at=${one.started} /></td><td class="number">${span(ran(one))}</td><td class="wide">${one.error && html`<span class="c-bad">${one.error}</span>`}</td></tr>`)}<//>
       <div class="bar">${cursor && html`<button type="button" onClick=${() => move("")}>First page</button>`}${next && html`<button type="button" onClick=${() => move(next)}>Next page</button>`}</div>`}<//>`}</details>`;
 }
 
@@ -86,7 +86,7 @@ function Steps({ steps, redrive }) {
   return html`<${Table} label="Steps" columns=${columns}>${steps.map((step) => html`<tr key=${step.step} data-row data-step=${step.step}>
     <td>${step.step}</td><td><${State} state=${step.state} /></td><td class="p2">${step.kind} ${step.task || step.signal}</td><td class="p4">${step.needs.join(", ") || "–"}</td><td><${Started} step=${step} /></td>
     <td class="number p3">${step.total === null ? "" : `${count(step.done)} of ${count(step.total)}`}</td>
-    <td class="number">${span(ran(step))}</td><td class="wide"><span class="c-bad">${step.error}</span>${step.quota && html`<span class="c-warn">Waits: ${step.quota}</span>`}</td>
+    <td class="number">${span(ran(step))}</td><td class="wide">${step.error && html`<span class="c-bad">${step.error}</span>`}${step.quota && html`<span class="c-warn">Waits: ${step.quota}</span>`}</td>
     ${redrive && html`<td><div class="actions"><button type="button" onClick=${() => redrive(step.step)}>Redrive<span class="sr"> from ${step.step}</span> …</button></div></td>`}</tr>`)}<//>`;
 }
 
@@ -134,6 +134,7 @@ function Details({ run, steps, params, chosen, reload }) {
     go(["runs", run_id]);
   };
   const boxes = steps.map((step) => ({ id: step.step, after: step.needs, label: `${step.step}${step.total === null ? "" : ` ×${step.total}`}`, note: noteOf(step), mark: markOf(step.state), kind: step.state, href: to(["runs", run.run_id], { step: step.step }) }));
+  const parts = PARTS.map(([state, color]) => /** @type {[string, number, string]} */ ([state.replace("_", " "), steps.filter((step) => step.state === state).length, color])).filter(([, many]) => many);
   const place = useMarks(chosen);
   const open = steps.filter((step) => step.kind === "wait" && step.state === "running");
   return html`<${Head} of=${{ path, query: {} }} title=${run.workflow || "Run"} id=${run.run_id} sub=${html`<${State} state=${run.held !== null && run.state === "running" ? "held" : run.state} /><span>Started <${When} at=${run.started} /></span><span>Ran ${span(ran(run))}</span>${run.tenant && html`<span>${run.tenant}</span>`}`}>
@@ -146,7 +147,7 @@ function Details({ run, steps, params, chosen, reload }) {
     ${run.place && html`<p class="reason">Queued: <a href=${to("runs", { filter: `workflow:${quote(run.workflow)} status:running${run.tenant && ` tenant:${quote(run.tenant)}`}` })}>${run.place.active} of ${run.place.most} runs are active</a>${run.place.ahead > 0 && `, ${count(run.place.ahead)} wait before it`}.</p>`}
     ${run.held !== null && html`<p class="reason">Held: ${run.held}. Running jobs end, and no step starts.</p>`}
     ${run.error && html`<p class="failure">${run.error}</p>`}
-    <${Segments} of=${PARTS.map(([state, color]) => [state.replace("_", " "), steps.filter((step) => step.state === state).length, color])} />
+    <${Segments} of=${parts} /><p class="legend" aria-hidden="true">${parts.map(([name, many, color]) => html`<span key=${name}><span class=${`c-${color}`}>■</span> ${many} ${name}</span>`)}</p>
     ${open.map((step) => html`<${Answer} key=${step.step} id=${run.run_id} step=${step} reload=${reload} />`)}
     <div ref=${place}><div class="two">${boxes.length > MOST_BOXES ? html`<p class="dim">${count(boxes.length)} steps are too many for a graph.</p>` : boxes.length > 1 && html`<${Section} title="Graph"><${Graph} boxes=${boxes} label="Graph" /><//>`}
     ${isOver || steps.some((step) => step.started) ? html`<${Section} title="Timeline"><${Times} id=${run.run_id} turn=${steps} /><//>` : null}</div>
