@@ -88,17 +88,6 @@ def when(milliseconds: int | None) -> str:
     return to_datetime(milliseconds).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def duration_text(seconds: float) -> str:
-    """Format a duration for people with its two largest units, such as "2h 5m"."""
-    left = round(seconds)
-    parts: list[str] = []
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
-        count, left = divmod(left, size)
-        if count or (unit == "s" and not parts):
-            parts.append(f"{count}{unit}")
-    return " ".join(parts[:2])
-
-
 def confirm(question: str, *, yes: bool) -> bool:
     """Ask on a terminal before something is destroyed, elsewhere require `--yes`; return the answer."""
     if yes:

@@ -112,6 +112,17 @@ def to_ms(value: timedelta) -> int:
     return whole + bool(rest)
 
 
+def duration_text(seconds: float) -> str:
+    """Format a duration for people with its two largest units, such as "2h 5m"."""
+    left = round(seconds)
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count or (unit == "s" and not parts):
+            parts.append(f"{count}{unit}")
+    return " ".join(parts[:2])
+
+
 def _from_text(text: str) -> timedelta | None:
     stripped = text.strip().lower()
     parts = _DURATION_PART.findall(stripped.replace(" ", ""))

@@ -3,11 +3,9 @@
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from taskmq.app_api.workers import worker_view
 from taskmq.cli.operators.workers import describe, describe_in_full
-from taskmq.cli.output import duration_text
 from taskmq.model.commands import CommandAnswer
 from taskmq.model.telemetry.worker_status import RunningJob
 from tests.cli.kit import Here, run_process
@@ -59,13 +57,6 @@ def test_times_and_durations_are_readable_in_tables_and_numbers_in_json() -> Non
     assert (shown["started"], shown["in_hand"]) == ("2026-11-23T08:31:23Z", "3 of images")
     assert shown["jobs"][0]["seconds"] == "1.6"
     assert (data["started"], data["jobs"][0]["seconds"]) == ("2026-11-23T08:31:23.915Z", 1.5517747529997905)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.2, "0s"), (59, "59s"), (61, "1m 1s"), (7_500, "2h 5m"), (90_061, "1d 1h"), (3_600, "1h")]
-)
-def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None:
-    assert duration_text(seconds) == text
 
 
 def test_a_worker_that_cannot_start_gives_the_reason_and_does_not_claim_to_drain(shop: Path) -> None:

@@ -14,11 +14,12 @@ from taskmq.cli.jobs.logs import logs
 from taskmq.cli.jobs.stored_jobs import COMMANDS, done_text
 from taskmq.cli.noun import Noun
 from taskmq.cli.operators.workers import seconds_of
-from taskmq.cli.output import duration_text, note, print_record, print_rows, when
+from taskmq.cli.output import note, print_record, print_rows, when
 from taskmq.cli.server_link import Api, ask, show_record, text_of_instant
 from taskmq.cli.typed_values import instant_of
 from taskmq.errors import JobConflict, JobNotFound, UnsupportedFeature
 from taskmq.model.states import Cancellation, JobState
+from taskmq.model.units import duration_text
 
 if TYPE_CHECKING:
     from taskmq.api.jobs import JobDetails, JobOptionsView, ProgressView

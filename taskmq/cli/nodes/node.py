@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from taskmq.cli.actor import name_caller
 from taskmq.cli.noun import Noun
-from taskmq.cli.output import ask_first, duration_text
+from taskmq.cli.output import ask_first
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
 from taskmq.model.resources import amounts_text
+from taskmq.model.units import duration_text
 
 if TYPE_CHECKING:
     from taskmq.api.nodes import AllocationView, HostNodeView

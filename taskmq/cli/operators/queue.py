@@ -9,9 +9,10 @@ from taskmq.cli.actor import name_caller
 from taskmq.cli.globals import current_globals
 from taskmq.cli.noun import Noun
 from taskmq.cli.operators.workers import seconds_of
-from taskmq.cli.output import ask_first, duration_text, note
+from taskmq.cli.output import ask_first, note
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
 from taskmq.errors import InvalidOption
+from taskmq.model.units import duration_text
 
 if TYPE_CHECKING:
     from taskmq.api.queues import QueueGroup, QueueLine, QueuePauseView, QueueView

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from taskmq.cli.output import duration_text, note
+from taskmq.cli.output import note
 from taskmq.cli.server_link import ask, show_rows, text_of_instant
-from taskmq.model.units import parse_duration
+from taskmq.model.units import duration_text, parse_duration
 
 if TYPE_CHECKING:
     from taskmq.api.workers import WorkerView

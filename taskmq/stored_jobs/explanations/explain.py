@@ -13,7 +13,7 @@ from taskmq.model.nodes import JobNeeds, add_amounts, why_unplaced
 from taskmq.model.resources import Amounts
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.topology import jobs_queue, node_queue
-from taskmq.model.units import LAST_INSTANT, to_datetime
+from taskmq.model.units import LAST_INSTANT, duration_text, to_datetime
 from taskmq.options.limits import why_limited
 from taskmq.stored_jobs.explanations.checks import WaitCheck, list_checks
 from taskmq.stored_jobs.explanations.queue_condition import WaitReason, examine_queue, find_pause
@@ -114,7 +114,7 @@ def _describe_hold(record: JobRecord) -> str:
 
 def _describe_time(record: JobRecord, now: int) -> str:
     """Describe what a delayed job waits for."""
-    left = f"in {max(record.due - now, 0) / 1000:.0f} s"
+    left = f"in {duration_text(max(record.due - now, 0) / 1000)}"
     if record.suspension:
         return f"it is {record.suspension}" + (f", {left}" if record.due < LAST_INSTANT else "")
     what = "its next attempt" if record.state is JobState.RETRYING else "its time"

@@ -13,6 +13,7 @@ from taskmq.errors import InvalidOption
 from taskmq.model.units import (
     LAST_INSTANT,
     Duration,
+    duration_text,
     instant_ms,
     instant_text,
     milliseconds_in,
@@ -168,6 +169,12 @@ def test_a_formatted_size_is_nearly_the_parsed_one(size: int) -> None:
 def test_sizes_use_the_largest_unit_that_fits() -> None:
     sizes = (1, 1023, 1024, 3 * 512 * 1024**2, 1024**4)
     assert [size_text(size) for size in sizes] == ["1B", "1023B", "1K", "1.5G", "1T"]
+
+
+def test_a_duration_has_its_two_largest_units() -> None:
+    seconds = (0.2, 59, 61, 7_500, 90_061, 3_600)
+
+    assert [duration_text(each) for each in seconds] == ["0s", "59s", "1m 1s", "2h 5m", "1d 1h", "1h"]
 
 
 def test_processes_are_a_number_or_a_range() -> None:

@@ -81,6 +81,7 @@ async def test_a_job_that_waits_for_its_time_knows_that_its_queue_is_paused(shop
 
     after = [await _explain(shop, job) for job in (later, held, waiting)]
     assert [len(reasons) for reasons in before] == [1, 1, 1]
+    assert before[0][0].endswith("+00:00, in 1h")
     assert all(reasons[-1].startswith("queue 'work' has been paused since ") for reasons in after)
 
 
