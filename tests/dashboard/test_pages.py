@@ -107,7 +107,8 @@ def _examine(page: Page, *, by_axe: bool) -> list[str]:
         page.set_viewport_size({"width": width, "height": 800})
         page.evaluate(_WAIT_FOR_LAYOUT)
         is_for_axe = by_axe and width != 768
-        for theme in _THEMES:
+        # High contrast has borders that the others lack.
+        for theme in _THEMES if is_for_axe else _THEMES[-1:]:
             page.get_by_role("combobox", name="Theme", exact=True).select_option(theme)
             wrong = _wrong_with(page) + (contrast_violations(page) if is_for_axe else [])
             found += [f"{width} pixels, {theme}: {one}" for one in wrong]
