@@ -39,23 +39,23 @@ class SqlLeases(SqlCalls):
     """
 
     async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
-        return await _ask(self._runner.change(partial(_acquire, key, owner, _ms(seconds), note)))
+        return await _ask(self.runner.change(partial(_acquire, key, owner, _ms(seconds), note)))
 
     async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
         # A power failure that loses the renewal also stops its holder.
         work = partial(ask, _RENEW, key, token, _ms(seconds), note)
-        return bool(await _ask(self._runner.change(work, is_lasting=False)))
+        return bool(await _ask(self.runner.change(work, is_lasting=False)))
 
     async def release(self, key: str, *, token: int) -> None:
-        await _ask(self._runner.change(partial(ask, _RELEASE, key, token), is_lasting=False))
+        await _ask(self.runner.change(partial(ask, _RELEASE, key, token), is_lasting=False))
 
     async def find(self, key: str) -> Lease | None:
-        row = await _ask(self._runner.read(partial(first, _FIND, key)))
+        row = await _ask(self.runner.read(partial(first, _FIND, key)))
         return None if row is None else _lease(row)
 
     async def members(self, group: str) -> dict[str, Lease]:
         prefix = members_prefix(group)
-        rows = await _ask(self._runner.read(partial(ask, _MEMBERS, prefix)))
+        rows = await _ask(self.runner.read(partial(ask, _MEMBERS, prefix)))
         return {row[-1].removeprefix(prefix): _lease(row) for row in sorted(rows, key=lambda row: row[-1])}
 
 

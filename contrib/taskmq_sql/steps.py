@@ -4,12 +4,15 @@ A call yields statements and receives their rows, so each call is written once f
 PostgreSQL's; the SQLite driver translates the differences: schema, casts, lists, row locks and the clock.
 """
 
-from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar, cast
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from functools import partial, wraps
+from typing import Any, Concatenate, Final, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 from uuid import UUID
 
 from taskmq.contracts.jobs import DispatchBatch, NewJob, PartitionHold, Submitted
 
+P = ParamSpec("P")
+S = TypeVar("S", bound="SqlCalls")
 T = TypeVar("T")
 
 Row = Sequence[Any]
@@ -86,10 +89,47 @@ class Runner(Protocol):
 
 
 class SqlCalls:
-    """Calls about one kind of object, on either database."""
+    """Calls about one kind of object, on either database.
+
+    A method under `read_call`, `write_call` or `change_call` is written as steps; its callers await the result.
+    """
 
     def __init__(self, runner: Runner) -> None:
-        self._runner = runner
+        self.runner = runner
+
+
+_StepMethod = Callable[Concatenate[S, P], Steps[T]]
+_Method = Callable[Concatenate[S, P], Coroutine[Any, Any, T]]
+
+
+def read_call(method: _StepMethod[S, P, T]) -> _Method[S, P, T]:
+    """Run the steps of a method by `Runner.read`."""
+
+    @wraps(method)
+    async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.runner.read(partial(method, self, *args, **kwargs))
+
+    return call
+
+
+def write_call(method: _StepMethod[S, P, T]) -> _Method[S, P, T]:
+    """Run the steps of a method by `Runner.write`, in one durable transaction."""
+
+    @wraps(method)
+    async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.runner.write(partial(method, self, *args, **kwargs))
+
+    return call
+
+
+def change_call(method: _StepMethod[S, P, T]) -> _Method[S, P, T]:
+    """Run the steps of a method by `Runner.change`: they make one durable change."""
+
+    @wraps(method)
+    async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.runner.change(partial(method, self, *args, **kwargs))
+
+    return call
 
 
 def ask(text: str, *args: object) -> Steps[Sequence[Row]]:

@@ -1,12 +1,23 @@
 """Definitions and their versions. A change writes the row of `definition` first, which serializes changes."""
 
-from functools import partial
 from typing import Final
 
 from taskmq.contracts.jobs import DefinitionPage, PutDefinition
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, decode_content, encode_content
 from taskmq_sql.jobs.values import LAST_CHARACTER, can_be_kept
-from taskmq_sql.steps import Row, SqlCalls, Steps, ask, clock, find_numbers, first, make_number
+from taskmq_sql.steps import (
+    Row,
+    SqlCalls,
+    Steps,
+    ask,
+    change_call,
+    clock,
+    find_numbers,
+    first,
+    make_number,
+    read_call,
+    write_call,
+)
 
 _LOCK: Final = """
 insert into taskmq.definition as d (tenant, name, version, is_deleted) values ($1, $2, 0, true)
@@ -39,11 +50,28 @@ _BEYOND: Final = 2**31 - 1
 class SqlDefinitions(SqlCalls):
     """A `DefinitionStore` in the database's tables."""
 
-    async def put(
+    @write_call
+    def put(
         self, tenant: str, name: str, content: DefinitionContent, *, version: int | None = None, by: str = ""
-    ) -> PutDefinition | None:
+    ) -> Steps[PutDefinition | None]:
         text = encode_content(content).decode()
-        return await self._runner.write(partial(_put, tenant=tenant, name=name, text=text, version=version, by=by))
+        number = yield from make_number("tenant", tenant)
+        row = yield from first(_LOCK, number, name)
+        assert row is not None
+        last, is_deleted = row
+        present = 0 if is_deleted else int(last)
+        if version is not None and version != present:
+            yield from ask(_DROP_NEW, number, name)
+            return None
+        if present:
+            found = yield from first(_ONE, number, name, present)
+            assert found is not None
+            if found[-1] == text:
+                return PutDefinition(_definition(tenant, found), False)
+        made = (name, last + 1, (yield from clock()), by, text)
+        yield from ask(_ADD, number, *made)
+        yield from ask(_SET, number, name, last + 1)
+        return PutDefinition(_definition(tenant, made), True)
 
     async def get(self, tenant: str, name: str, *, version: int | None = None) -> Definition | None:
         query, args = (_LAST, (name,)) if version is None else (_ONE, (name, version))
@@ -61,46 +89,20 @@ class SqlDefinitions(SqlCalls):
     ) -> list[Definition]:
         return await self._read(tenant, name, _VERSIONS, name, _BEYOND if before is None else before, limit)
 
-    async def delete(self, tenant: str, name: str, *, version: int | None = None) -> bool:
+    @change_call
+    def delete(self, tenant: str, name: str, *, version: int | None = None) -> Steps[bool]:
         if not can_be_kept(tenant, name):
             return False
-        return await self._runner.change(partial(_delete, tenant=tenant, name=name, version=version))
+        numbers = yield from find_numbers("tenant", [tenant])
+        return bool(numbers) and (yield from first(_DELETE, numbers[tenant], name, version)) is not None
 
-    async def _read(self, tenant: str, name: str, query: str, *args: object) -> list[Definition]:
+    @read_call
+    def _read(self, tenant: str, name: str, query: str, *args: object) -> Steps[list[Definition]]:
         if not can_be_kept(tenant, name):
             return []
-        return await self._runner.read(partial(_find, tenant=tenant, query=query, args=args))
-
-
-def _put(*, tenant: str, name: str, text: str, version: int | None, by: str) -> Steps[PutDefinition | None]:
-    number = yield from make_number("tenant", tenant)
-    row = yield from first(_LOCK, number, name)
-    assert row is not None
-    last, is_deleted = row
-    present = 0 if is_deleted else int(last)
-    if version is not None and version != present:
-        yield from ask(_DROP_NEW, number, name)
-        return None
-    if present:
-        found = yield from first(_ONE, number, name, present)
-        assert found is not None
-        if found[-1] == text:
-            return PutDefinition(_definition(tenant, found), False)
-    made = (name, last + 1, (yield from clock()), by, text)
-    yield from ask(_ADD, number, *made)
-    yield from ask(_SET, number, name, last + 1)
-    return PutDefinition(_definition(tenant, made), True)
-
-
-def _find(*, tenant: str, query: str, args: tuple[object, ...]) -> Steps[list[Definition]]:
-    numbers = yield from find_numbers("tenant", [tenant])
-    rows = (yield from ask(query, numbers[tenant], *args)) if numbers else ()
-    return [_definition(tenant, row) for row in rows]
-
-
-def _delete(*, tenant: str, name: str, version: int | None) -> Steps[bool]:
-    numbers = yield from find_numbers("tenant", [tenant])
-    return bool(numbers) and (yield from first(_DELETE, numbers[tenant], name, version)) is not None
+        numbers = yield from find_numbers("tenant", [tenant])
+        rows = (yield from ask(query, numbers[tenant], *args)) if numbers else ()
+        return [_definition(tenant, row) for row in rows]
 
 
 def _definition(tenant: str, row: Row) -> Definition:

@@ -6,7 +6,7 @@ from typing import Final
 
 from taskmq.model.jobs.registrations import Origin, RegisteredTask, TaskRegistration, decode_registration
 from taskmq_sql.jobs.values import KEPT_MS, LAST_CHARACTER, can_be_kept, forms_of
-from taskmq_sql.steps import SqlCalls, Steps, ask, clock, insert
+from taskmq_sql.steps import SqlCalls, Steps, ask, clock, insert, read_call
 
 _TELL: Final = """
 insert into taskmq.task_registration (task, digest, content, origin, worker, first_told, last_told)
@@ -27,30 +27,26 @@ class SqlTasks(SqlCalls):
         if forms := forms_of(registrations):
             # If a power failure undoes the write, the worker reports again.
             work = partial(_register, forms=forms, origin=origin, worker=worker)
-            await self._runner.change(work, is_lasting=False)
+            await self.runner.change(work, is_lasting=False)
 
-    async def registrations(self, tasks: Sequence[str]) -> list[RegisteredTask]:
-        wanted = [task for task in set(tasks) if can_be_kept(task)]
-        return await self._runner.read(partial(_find, wanted=wanted)) if wanted else []
+    @read_call
+    def registrations(self, tasks: Sequence[str]) -> Steps[list[RegisteredTask]]:
+        rows = yield from ask(_FIND, [task for task in set(tasks) if can_be_kept(task)])
+        return [
+            RegisteredTask(
+                registration=decode_registration(content), origin=origin, worker=worker, first=first, last=last
+            )
+            for content, origin, worker, first, last in rows
+        ]
 
-    async def names(self, *, prefix: str = "", after: str | None = None, limit: int = 50) -> list[str]:
+    @read_call
+    def names(self, *, prefix: str = "", after: str | None = None, limit: int = 50) -> Steps[list[str]]:
         if not can_be_kept(prefix):
             return []
-        rows = await self._runner.read(partial(ask, _NAMES, prefix, prefix + LAST_CHARACTER, after or "", limit))
-        return [row[0] for row in rows]
+        return [row[0] for row in (yield from ask(_NAMES, prefix, prefix + LAST_CHARACTER, after or "", limit))]
 
 
 def _register(*, forms: Sequence[tuple[str, bytes, str]], origin: Origin, worker: str) -> Steps[None]:
     now = yield from clock()
     yield from insert(_TELL, [(*form, origin, worker, now, now) for form in forms])
     yield from ask(_FORGET, now - KEPT_MS)
-
-
-def _find(*, wanted: Sequence[str]) -> Steps[list[RegisteredTask]]:
-    rows = yield from ask(_FIND, list(wanted))
-    return [
-        RegisteredTask(
-            registration=decode_registration(content), origin=origin, worker=worker, first=first, last=last
-        )
-        for content, origin, worker, first, last in rows
-    ]

@@ -14,16 +14,21 @@ from taskmq.model.identity import AuditEntry
 from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.identity import note
 from taskmq_sql.jobs.values import can_be_kept
-from taskmq_sql.steps import LOCK, Row, SqlCalls, Steps, ask, clock, first, placeholders
+from taskmq_sql.steps import LOCK, Row, SqlCalls, Steps, ask, clock, first, insert, read_call, write_call
 
 _RULES: Final = "select content, version from taskmq.alert_rule"
 _PUT_RULE: Final = """
 insert into taskmq.alert_rule (tenant, name, version, content) values ($1, $2, $3, $4)
 on conflict (tenant, name) do update set version = excluded.version, content = excluded.content"""
 _ALERTS: Final = "select content, version from taskmq.alert"
-_ON_ALERT: Final = """
-on conflict (tenant, rule, subject) do update
+_OF_RULE: Final = "from taskmq.alert where tenant = $1 and rule = $2 and subject = any($3::text[])"
+_PUT_ALERTS: Final = """
+insert into taskmq.alert (tenant, rule, subject, version, changed, content)
+@rows(text, text, text, int, bigint, text) on conflict (tenant, rule, subject) do update
 set version = excluded.version, changed = excluded.changed, content = excluded.content"""
+_ADD_NOTICES: Final = """
+insert into taskmq.alert_notice (id, at, next_at, tries, content, tenant, host)
+@rows(text, bigint, bigint, int, text, text, text) on conflict (id) do nothing"""
 _ADD_SILENCE: Final = """
 insert into taskmq.alert_silence (id, tenant, ends, content) values ($1, $2, $3, $4)
 on conflict (id) do update set tenant = excluded.tenant, ends = excluded.ends, content = excluded.content"""
@@ -36,59 +41,131 @@ _NOTICE: Final = "select content, next_at, tries from taskmq.alert_notice"
 class SqlAlerts(SqlCalls):
     """An `AlertStore` in the database's tables."""
 
-    async def rules(self, tenant: str | None = None) -> list[KeptRule]:
-        return await self._runner.read(partial(_rules, tenant=tenant))
+    @read_call
+    def rules(self, tenant: str | None = None) -> Steps[list[KeptRule]]:
+        return _rules(tenant=tenant)
 
-    async def put_rule(
+    @write_call
+    def put_rule(
         self, rule: AlertRule, *, version: int | None = None, audit: AuditEntry | None = None
-    ) -> int | None:
-        return await self._runner.write(partial(_put_rule, rule=rule, version=version, audit=audit))
+    ) -> Steps[int | None]:
+        yield LOCK
+        rules = yield from _rules(tenant=rule.tenant)
+        present = next((each.version for each in rules if each.rule.name == rule.name), 0)
+        if version is not None and version != present:
+            return None
+        check_limits(rule, [each.rule for each in rules])
+        yield from ask(_PUT_RULE, rule.tenant, rule.name, present + 1, _text(rule))
+        yield from note([] if audit is None else [audit])
+        return present + 1
 
-    async def remove_rule(self, tenant: str, name: str, *, audit: AuditEntry | None = None) -> bool:
+    @write_call
+    def remove_rule(self, tenant: str, name: str, *, audit: AuditEntry | None = None) -> Steps[bool]:
         if not can_be_kept(tenant, name):
             return False
-        return await self._runner.write(partial(_remove_rule, tenant=tenant, name=name, audit=audit))
+        yield LOCK
+        rows = yield from ask(
+            "delete from taskmq.alert_rule where tenant = $1 and name = $2 returning version", tenant, name
+        )
+        yield from ask("delete from taskmq.alert where tenant = $1 and rule = $2", tenant, name)
+        if rows and audit is not None:
+            yield from note([audit])
+        return bool(rows)
 
     async def alerts(self, tenant: str | None = None) -> list[Alert]:
         found: list[Alert] = []
         page: list[Alert] | None = None
         while page is None or len(page) == _PAGE:
             # There may be one for each task; pages keep the event loop free.
-            page = await self._runner.read(partial(_alerts, tenant=tenant, after=found[-1] if found else None))
+            page = await self.runner.read(partial(_alerts, tenant=tenant, after=found[-1] if found else None))
             found += page
         return found
 
-    async def silences(self, *, ended: bool = False) -> list[Silence]:
-        return await self._runner.read(partial(_silences, ended=ended))
+    @read_call
+    def silences(self, *, ended: bool = False) -> Steps[list[Silence]]:
+        return _silences(ended=ended)
 
-    async def add_silence(self, silence: Silence, *, audit: AuditEntry | None = None) -> None:
-        await self._runner.write(partial(_add_silence, silence=silence, audit=audit))
+    @write_call
+    def add_silence(self, silence: Silence, *, audit: AuditEntry | None = None) -> Steps[None]:
+        yield LOCK
+        check_silence(silence, (yield from _silences(ended=False)))
+        yield from ask(_ADD_SILENCE, silence.id, silence.tenant, silence.ends, _text(silence))
+        yield from note([] if audit is None else [audit])
 
-    async def remove_silence(self, silence_id: str, *, audit: AuditEntry | None = None) -> bool:
+    @write_call
+    def remove_silence(self, silence_id: str, *, audit: AuditEntry | None = None) -> Steps[bool]:
         if not can_be_kept(silence_id):
             return False
-        return await self._runner.write(partial(_remove_silence, silence_id=silence_id, audit=audit))
+        rows = yield from ask("delete from taskmq.alert_silence where id = $1 returning id", silence_id)
+        if rows and audit is not None:
+            yield from note([audit])
+        return bool(rows)
 
     async def commit(self, alerts: Sequence[Alert], notices: Sequence[AlertNotice]) -> bool:
-        if not alerts and not notices:
-            return True
-        return await self._runner.write(partial(_commit, alerts=alerts, notices=notices))
+        return await self._commit(alerts, notices) if alerts or notices else True
+
+    @write_call
+    def _commit(self, alerts: Sequence[Alert], notices: Sequence[AlertNotice]) -> Steps[bool]:
+        yield LOCK
+        parts = list(_parts(alerts))
+        for tenant, rule, part in parts:
+            rows = yield from ask(
+                f"select subject, version {_OF_RULE}", tenant, rule, [each.subject for each in part]
+            )
+            present = {str(row[0]): row[1] for row in rows}
+            if any(alert.version != present.get(alert.subject, 0) for alert in part):
+                return False
+        for tenant, rule, part in parts:
+            # Keyed by subject: one statement cannot write a row twice.
+            latest = {alert.subject: alert for alert in part}.values()
+            yield from insert(
+                _PUT_ALERTS,
+                [(tenant, rule, each.subject, each.version + 1, each.changed, _text(each)) for each in latest],
+            )
+        for start in range(0, len(notices), _TOGETHER):
+            yield from insert(
+                _ADD_NOTICES,
+                [
+                    (each.id, each.at, each.next, 0, _text(each), each.rule.tenant, channel_host(each.channel))
+                    for each in notices[start : start + _TOGETHER]
+                ],
+            )
+        return True
 
     async def take_notice(self, *, lease_ms: int, turn: NoticeTurn = NoticeTurn()) -> AlertNotice | None:  # noqa: B008 - frozen
-        if await self._runner.read(partial(_due_notice, turn=turn)) is None:
+        if await self.runner.read(partial(_due_notice, turn=turn)) is None:
             return None
-        return await self._runner.write(partial(_take_notice, lease_ms=lease_ms, turn=turn))
+        return await self.runner.write(partial(_take_notice, lease_ms=lease_ms, turn=turn))
 
-    async def settle_notice(self, notice: AlertNotice, *, retry_at: int | None) -> None:
-        await self._runner.write(partial(_settle_notice, notice=notice, retry_at=retry_at))
+    @write_call
+    def settle_notice(self, notice: AlertNotice, *, retry_at: int | None) -> Steps[None]:
+        # If the notice was leased again since, it belongs to another scheduler.
+        yield from ask(
+            "update taskmq.alert_notice set next_at = $3 where id = $1 and tries = $2",
+            notice.id,
+            notice.tries,
+            retry_at,
+        )
 
-    async def notices(self, tenant: str | None = None, *, limit: int = 50) -> list[AlertNotice]:
+    @read_call
+    def notices(self, tenant: str | None = None, *, limit: int = 50) -> Steps[list[AlertNotice]]:
         if not can_be_kept(tenant or ""):
             return []
-        return await self._runner.read(partial(_notices, tenant=tenant, limit=limit))
+        if tenant is None:
+            rows = yield from ask(f"{_NOTICE} order by at desc, id limit $1", limit)
+        else:
+            rows = yield from ask(f"{_NOTICE} where tenant = $1 order by at desc, id limit $2", tenant, limit)
+        return [_notice(row) for row in rows]
 
-    async def forget(self, *, before: int) -> None:
-        await self._runner.write(partial(_forget, before=before))
+    @write_call
+    def forget(self, *, before: int) -> Steps[None]:
+        yield LOCK
+        yield from ask("delete from taskmq.alert_silence where ends < $1", before)
+        yield from ask("delete from taskmq.alert_notice where next_at is null and at < $1", before)
+        rows = yield from ask("select content from taskmq.alert where changed < $1", before)
+        old = [msgspec.json.decode(content, type=Alert) for (content,) in rows]
+        for tenant, rule, part in _parts([alert for alert in old if alert.state is AlertState.RESOLVED]):
+            yield from ask(f"delete {_OF_RULE}", tenant, rule, [each.subject for each in part])
 
 
 def _rules(*, tenant: str | None) -> Steps[list[KeptRule]]:
@@ -97,29 +174,6 @@ def _rules(*, tenant: str | None) -> Steps[list[KeptRule]]:
     else:
         rows = yield from ask(f"{_RULES} where tenant = $1 order by name", tenant)
     return [KeptRule(msgspec.json.decode(content, type=AlertRule), version) for content, version in rows]
-
-
-def _put_rule(*, rule: AlertRule, version: int | None, audit: AuditEntry | None) -> Steps[int | None]:
-    yield LOCK
-    rules = yield from _rules(tenant=rule.tenant)
-    present = next((each.version for each in rules if each.rule.name == rule.name), 0)
-    if version is not None and version != present:
-        return None
-    check_limits(rule, [each.rule for each in rules])
-    yield from ask(_PUT_RULE, rule.tenant, rule.name, present + 1, _text(rule))
-    yield from note([] if audit is None else [audit])
-    return present + 1
-
-
-def _remove_rule(*, tenant: str, name: str, audit: AuditEntry | None) -> Steps[bool]:
-    yield LOCK
-    rows = yield from ask(
-        "delete from taskmq.alert_rule where tenant = $1 and name = $2 returning version", tenant, name
-    )
-    yield from ask("delete from taskmq.alert where tenant = $1 and rule = $2", tenant, name)
-    if rows and audit is not None:
-        yield from note([audit])
-    return bool(rows)
 
 
 def _alerts(*, tenant: str | None, after: Alert | None) -> Steps[list[Alert]]:
@@ -141,50 +195,6 @@ def _silences(*, ended: bool) -> Steps[list[Silence]]:
     return sorted(found, key=lambda silence: (silence.begins, silence.id))
 
 
-def _add_silence(*, silence: Silence, audit: AuditEntry | None) -> Steps[None]:
-    yield LOCK
-    check_silence(silence, (yield from _silences(ended=False)))
-    yield from ask(_ADD_SILENCE, silence.id, silence.tenant, silence.ends, _text(silence))
-    yield from note([] if audit is None else [audit])
-
-
-def _remove_silence(*, silence_id: str, audit: AuditEntry | None) -> Steps[bool]:
-    rows = yield from ask("delete from taskmq.alert_silence where id = $1 returning id", silence_id)
-    if rows and audit is not None:
-        yield from note([audit])
-    return bool(rows)
-
-
-def _commit(*, alerts: Sequence[Alert], notices: Sequence[AlertNotice]) -> Steps[bool]:
-    yield LOCK
-    parts = list(_parts(alerts))
-    for tenant, rule, part in parts:
-        rows = yield from ask(
-            f"select subject, version from taskmq.alert where {_of_rule(part)}", tenant, rule, *_subjects(part)
-        )
-        present = {str(row[0]): row[1] for row in rows}
-        if any(alert.version != present.get(alert.subject, 0) for alert in part):
-            return False
-    for tenant, rule, part in parts:
-        # Keyed by subject: one statement cannot write a row twice.
-        latest = {alert.subject: alert for alert in part}.values()
-        yield from _insert(
-            "alert (tenant, rule, subject, version, changed, content)",
-            [(tenant, rule, each.subject, each.version + 1, each.changed, _text(each)) for each in latest],
-            _ON_ALERT,
-        )
-    for start in range(0, len(notices), _TOGETHER):
-        yield from _insert(
-            "alert_notice (id, at, next_at, tries, content, tenant, host)",
-            [
-                (each.id, each.at, each.next, 0, _text(each), each.rule.tenant, channel_host(each.channel))
-                for each in notices[start : start + _TOGETHER]
-            ],
-            "on conflict (id) do nothing",
-        )
-    return True
-
-
 def _parts(alerts: Sequence[Alert]) -> Iterator[tuple[str, str, list[Alert]]]:
     """Group the alerts by rule: yield tenant, rule and at most `_TOGETHER` alerts."""
     rules: dict[tuple[str, str], list[Alert]] = {}
@@ -193,20 +203,6 @@ def _parts(alerts: Sequence[Alert]) -> Iterator[tuple[str, str, list[Alert]]]:
     for (tenant, rule), found in rules.items():
         for start in range(0, len(found), _TOGETHER):
             yield tenant, rule, found[start : start + _TOGETHER]
-
-
-def _of_rule(part: Sequence[Alert]) -> str:
-    return f"tenant = $1 and rule = $2 and subject in ({placeholders(len(part), begin=3)})"
-
-
-def _subjects(part: Sequence[Alert]) -> list[str]:
-    return [alert.subject for alert in part]
-
-
-def _insert(into: str, rows: Sequence[tuple[object, ...]], conflict: str) -> Steps[None]:
-    width = len(rows[0])
-    values = ", ".join(f"({placeholders(width, begin=row * width + 1)})" for row in range(len(rows)))
-    yield from ask(f"insert into taskmq.{into} values {values} {conflict}", *(value for row in rows for value in row))
 
 
 def _due_notice(*, turn: NoticeTurn) -> Steps[Row | None]:
@@ -237,31 +233,6 @@ def _take_notice(*, lease_ms: int, turn: NoticeTurn) -> Steps[AlertNotice | None
         "update taskmq.alert_notice set next_at = $2, tries = $3 where id = $1", notice.id, notice.next, notice.tries
     )
     return notice
-
-
-def _settle_notice(*, notice: AlertNotice, retry_at: int | None) -> Steps[None]:
-    # If the notice was leased again since, it belongs to another scheduler.
-    yield from ask(
-        "update taskmq.alert_notice set next_at = $3 where id = $1 and tries = $2", notice.id, notice.tries, retry_at
-    )
-
-
-def _notices(*, tenant: str | None, limit: int) -> Steps[list[AlertNotice]]:
-    if tenant is None:
-        rows = yield from ask(f"{_NOTICE} order by at desc, id limit $1", limit)
-    else:
-        rows = yield from ask(f"{_NOTICE} where tenant = $1 order by at desc, id limit $2", tenant, limit)
-    return [_notice(row) for row in rows]
-
-
-def _forget(*, before: int) -> Steps[None]:
-    yield LOCK
-    yield from ask("delete from taskmq.alert_silence where ends < $1", before)
-    yield from ask("delete from taskmq.alert_notice where next_at is null and at < $1", before)
-    rows = yield from ask("select content from taskmq.alert where changed < $1", before)
-    old = [msgspec.json.decode(content, type=Alert) for (content,) in rows]
-    for tenant, rule, part in _parts([alert for alert in old if alert.state is AlertState.RESOLVED]):
-        yield from ask(f"delete from taskmq.alert where {_of_rule(part)}", tenant, rule, *_subjects(part))
 
 
 def _notice(row: Row) -> AlertNotice:

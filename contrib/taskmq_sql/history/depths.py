@@ -2,47 +2,41 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 from taskmq.contracts.history import QueueDepth
-from taskmq.model.units import storable
 from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.jobs.values import can_be_kept
-from taskmq_sql.steps import SqlCalls, Steps, ask, placeholders
+from taskmq_sql.steps import SqlCalls, Steps, ask, insert, write_call
 
-_TOGETHER = 100
-_WIDTH = 5
+_ADD: Final = """
+insert into taskmq.queue_depth (minute, queue, stored, ready, in_hand) @rows(bigint, text, bigint, bigint, bigint)
+on conflict (minute, queue) do nothing"""
 
 
 class SqlDepths(SqlCalls):
     """A `DepthStore` in the database's tables."""
 
-    async def add(self, depths: Sequence[QueueDepth]) -> None:
-        if depths:
-            await self._runner.write(partial(_add, depths=depths))
+    @write_call
+    def add(self, depths: Sequence[QueueDepth]) -> Steps[None]:
+        yield from insert(_ADD, [(one.at, one.queue, one.stored, one.ready, one.in_hand) for one in depths])
 
     async def depths(
         self, *, since: int, until: int, step: int, queue: str | None = None, limit: int = 50_000
     ) -> list[QueueDepth]:
         if not can_be_kept(queue or ""):
             return []
-        return await self._runner.show(
-            partial(_depths, since=since, until=until, step=step, queue=queue, limit=limit)
+        return await self.runner.show(partial(_depths, since=since, until=until, step=step, queue=queue, limit=limit))
+
+    @write_call
+    def forget(self, *, before: int, limit: int = 1_000) -> Steps[int]:
+        rows = yield from ask(
+            "delete from taskmq.queue_depth where (minute, queue) in (select minute, queue from taskmq.queue_depth "
+            "where minute < $1 order by minute limit $2) returning minute",
+            before,
+            limit,
         )
-
-    async def forget(self, *, before: int, limit: int = 1_000) -> int:
-        return await self._runner.write(partial(_forget, before=before, limit=limit))
-
-
-def _add(*, depths: Sequence[QueueDepth]) -> Steps[None]:
-    for begin in range(0, len(depths), _TOGETHER):
-        part = depths[begin : begin + _TOGETHER]
-        values = ", ".join(f"({placeholders(_WIDTH, begin=row * _WIDTH + 1)})" for row in range(len(part)))
-        args = (value for one in part for value in (one.at, storable(one.queue), one.stored, one.ready, one.in_hand))
-        yield from ask(
-            f"insert into taskmq.queue_depth (minute, queue, stored, ready, in_hand) values {values} "
-            "on conflict (minute, queue) do nothing",
-            *args,
-        )
+        return len(rows)
 
 
 def _depths(*, since: int, until: int, step: int, queue: str | None, limit: int) -> Steps[list[QueueDepth]]:
@@ -57,13 +51,3 @@ def _depths(*, since: int, until: int, step: int, queue: str | None, limit: int)
         *conditions.args,
     )
     return [QueueDepth(queue=row[0], at=row[1], stored=row[2], ready=row[3], in_hand=row[4]) for row in rows]
-
-
-def _forget(*, before: int, limit: int) -> Steps[int]:
-    rows = yield from ask(
-        "delete from taskmq.queue_depth where (minute, queue) in ("
-        "select minute, queue from taskmq.queue_depth where minute < $1 order by minute limit $2) returning minute",
-        before,
-        limit,
-    )
-    return len(rows)

@@ -1,6 +1,5 @@
 """Groups of failures, counted in the tables of ended jobs and reported failures, and their marks."""
 
-from functools import partial
 from typing import Final
 
 from taskmq.contracts.history import FailureCount
@@ -11,7 +10,7 @@ from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.identity import note
 from taskmq_sql.jobs.codes import CODES
 from taskmq_sql.jobs.values import can_be_kept
-from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, find_numbers, names_of
+from taskmq_sql.steps import LOCK, Row, Runner, SqlCalls, Steps, ask, find_numbers, names_of, read_call, write_call
 
 # The order and the first condition are those of the indexes of unsuccessful jobs: no more rows are read than counted.
 _OF_JOBS: Final = """
@@ -39,7 +38,7 @@ _REMOVE: Final = "delete from taskmq.failure_mark where tenant = $1 and task = $
 _FORGET: Final = "delete from taskmq.failure_mark where (state = 'resolved' and at < $1) or until < $1"
 
 
-class SqlFailures:
+class SqlFailures(SqlCalls):
     """A `FailureGroupStore` in the database's tables.
 
     Args:
@@ -47,82 +46,73 @@ class SqlFailures:
     """
 
     def __init__(self, runner: Runner, *, message: str) -> None:
-        self._runner = runner
+        super().__init__(runner)
         self._message = message
 
-    async def counts(
+    @read_call
+    def counts(
         self, *, since: int, step: int, tenant: str | None = None, most: int = 10_000
-    ) -> list[FailureCount]:
+    ) -> Steps[list[FailureCount]]:
         if not can_be_kept(tenant or ""):
             return []
-        return await self._runner.read(partial(_counts, self._message, tenant, since, step, most))
+        args: list[object] = [since, step, most]
+        where = "" if tenant is None else "where tenant = $4"
+        newest = _OF_REPORTS.format(tenant=where)
+        rows = yield from ask(_COUNT.format(newest=newest), *args, *([] if tenant is None else [tenant]))
+        found = [_count(row, row[0], row[1], row[8]) for row in rows]
+        numbers: list[int] = []
+        if tenant is not None:
+            numbers = list((yield from find_numbers("tenant", [tenant])).values())
+            if not numbers:
+                return found
+        ended: list[Row] = []
+        for state in _COUNTED:
+            newest = _OF_JOBS.format(
+                state=state, code=CODES[state], message=self._message, tenant="and tenant = $4" if numbers else ""
+            )
+            ended += yield from ask(_COUNT.format(newest=newest), *args, *numbers)
+        tenants = yield from names_of("tenant", (row[0] for row in ended))
+        tasks = yield from names_of("task", (row[1] for row in ended))
+        workers = yield from names_of("worker", (int(row[8]) for row in ended if row[8]))
+        return found + [
+            _count(row, tenants[row[0]], tasks[row[1]], workers[int(row[8])] if row[8] else "") for row in ended
+        ]
 
-    async def marks(self, tenant: str | None = None) -> list[FailureMark]:
+    @read_call
+    def marks(self, tenant: str | None = None) -> Steps[list[FailureMark]]:
         if not can_be_kept(tenant or ""):
             return []
-        return await self._runner.read(partial(_marks, tenant))
+        conditions = Conditions()
+        conditions.equal("tenant", tenant)
+        rows = yield from ask(f"{_MARKS} {conditions.where} order by tenant, task, error", *conditions.args)
+        return [
+            FailureMark(key=FailureKey(*row[:3]), state=row[3], at=row[4], until=row[5], by=row[6], note=row[7])
+            for row in rows
+        ]
 
-    async def put_mark(self, mark: FailureMark, *, audit: AuditEntry) -> None:
-        await self._runner.write(partial(_put, mark, audit))
+    @write_call
+    def put_mark(self, mark: FailureMark, *, audit: AuditEntry) -> Steps[None]:
+        yield LOCK
+        ((others,),) = yield from ask(_OTHERS, *mark.key)
+        check_marks(others)
+        yield from ask(_PUT, *mark.key, mark.state, mark.at, mark.until, mark.by, mark.note)
+        yield from note([audit])
 
-    async def remove_mark(self, key: FailureKey, *, audit: AuditEntry) -> bool:
-        return can_be_kept(*key) and await self._runner.write(partial(_remove, key, audit))
+    @write_call
+    def remove_mark(self, key: FailureKey, *, audit: AuditEntry) -> Steps[bool]:
+        if not can_be_kept(*key):
+            return False
+        yield LOCK
+        rows = yield from ask(_REMOVE, *key)
+        yield from note([audit] if rows else [])
+        return bool(rows)
 
-    async def forget(self, *, before: int) -> None:
-        await self._runner.write(partial(ask, _FORGET, before))
-
-
-def _counts(message: str, tenant: str | None, since: int, step: int, most: int) -> Steps[list[FailureCount]]:
-    args: list[object] = [since, step, most]
-    where = "" if tenant is None else "where tenant = $4"
-    newest = _OF_REPORTS.format(tenant=where)
-    rows = yield from ask(_COUNT.format(newest=newest), *args, *([] if tenant is None else [tenant]))
-    found = [_count(row, row[0], row[1], row[8]) for row in rows]
-    numbers: list[int] = []
-    if tenant is not None:
-        numbers = list((yield from find_numbers("tenant", [tenant])).values())
-        if not numbers:
-            return found
-    ended: list[Row] = []
-    for state in _COUNTED:
-        newest = _OF_JOBS.format(
-            state=state, code=CODES[state], message=message, tenant="and tenant = $4" if numbers else ""
-        )
-        ended += yield from ask(_COUNT.format(newest=newest), *args, *numbers)
-    tenants = yield from names_of("tenant", (row[0] for row in ended))
-    tasks = yield from names_of("task", (row[1] for row in ended))
-    workers = yield from names_of("worker", (int(row[8]) for row in ended if row[8]))
-    return found + [
-        _count(row, tenants[row[0]], tasks[row[1]], workers[int(row[8])] if row[8] else "") for row in ended
-    ]
+    @write_call
+    def forget(self, *, before: int) -> Steps[None]:
+        yield from ask(_FORGET, before)
 
 
 def _count(row: Row, tenant: str, task: str, worker: str) -> FailureCount:
     _, _, error, slot, count, first, last, message, _ = row
     key = FailureKey(tenant, task, error)
     return FailureCount(key=key, slot=slot, count=count, first=first, last=last, message=message, first_worker=worker)
-
-
-def _marks(tenant: str | None) -> Steps[list[FailureMark]]:
-    conditions = Conditions()
-    conditions.equal("tenant", tenant)
-    rows = yield from ask(f"{_MARKS} {conditions.where} order by tenant, task, error", *conditions.args)
-    return [
-        FailureMark(key=FailureKey(*row[:3]), state=row[3], at=row[4], until=row[5], by=row[6], note=row[7])
-        for row in rows
-    ]
-
-
-def _put(mark: FailureMark, audit: AuditEntry) -> Steps[None]:
-    yield LOCK
-    ((others,),) = yield from ask(_OTHERS, *mark.key)
-    check_marks(others)
-    yield from ask(_PUT, *mark.key, mark.state, mark.at, mark.until, mark.by, mark.note)
-    yield from note([audit])
-
-
-def _remove(key: FailureKey, audit: AuditEntry) -> Steps[bool]:
-    yield LOCK
-    rows = yield from ask(_REMOVE, *key)
-    yield from note([audit] if rows else [])
-    return bool(rows)

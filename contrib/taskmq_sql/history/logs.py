@@ -10,17 +10,18 @@ from taskmq.model.units import storable
 from taskmq_sql.history.conditions import Conditions, contains
 from taskmq_sql.jobs.codes import UNDERWAY_CODES
 from taskmq_sql.jobs.values import can_be_kept, is_job_id
-from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, first, job_id, names_of, placeholders
+from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, first, insert, job_id, names_of
 
 _COLUMNS: Final = "number, at, level, logger, message, job, attempt, worker, tenant, task, queue, run, step, child"
 _INSERTED: Final = (
     "job, token, line, at, level, logger, message, attempt, worker, tenant, task, queue, run, step, child"
 )
-_WIDTH: Final = 15
+_ADD: Final = f"""
+insert into taskmq.job_log ({_INSERTED})
+@rows(text, bigint, int, bigint, smallint, text, text, int, text, text, text, text, uuid, text, int)
+on conflict (job, token, line) do nothing returning number"""
 # Before the id of a sent job, so that its lines are no stored job's.
 _SENT: Final = "sent:"
-# Rows per statement: keeps the number of values below both databases' limits.
-_TOGETHER: Final = 100
 _SEARCH_LINES: Final = 20_000
 _LIVE: Final = f"""
 select id, token, tenant, task, queue, run, step, child from taskmq.job
@@ -94,17 +95,7 @@ def _add(*, logs: Sequence[RunLog]) -> Steps[int]:
         and run.token == log.token
         for row in _rows(log, run)
     ]
-    added = 0
-    for begin in range(0, len(lines), _TOGETHER):
-        part = lines[begin : begin + _TOGETHER]
-        values = ", ".join(f"({placeholders(_WIDTH, begin=row * _WIDTH + 1)})" for row in range(len(part)))
-        new = yield from ask(
-            f"insert into taskmq.job_log ({_INSERTED}) values {values} "
-            "on conflict (job, token, line) do nothing returning number",
-            *(value for row in part for value in row),
-        )
-        added += len(new)
-    return added
+    return len((yield from insert(_ADD, lines)))
 
 
 def log_key(sent_job: str) -> str:

@@ -11,11 +11,12 @@ from taskmq.model.history.rollups import DAY, MINUTE, QUARTER, Buckets, Rollup, 
 from taskmq.model.units import storable
 from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.jobs.values import can_be_kept
-from taskmq_sql.steps import LOCK, Row, SqlCalls, Steps, ask, placeholders
+from taskmq_sql.steps import LOCK, Row, SqlCalls, Steps, ask, insert, write_call
 
 _FAILURE: Final = "at, job, event, task, queue, tenant, worker, attempt, seconds, error, reason, message, traceback"
-_WIDTH: Final = 13
-_TOGETHER: Final = 100
+_ADD_FAILURES: Final = f"""
+insert into taskmq.run_failure ({_FAILURE})
+@rows(bigint, text, text, text, text, text, text, int, double precision, text, text, text, text)"""
 _PUT: Final = """
 insert into taskmq.rollup (minute, task, queue, tenant, figures) values ($1, $2, $3, $4, $5)
 on conflict (minute, task, queue, tenant) do update set figures = excluded.figures"""
@@ -43,7 +44,7 @@ class SqlRollups(SqlCalls):
 
     async def add(self, rollups: Sequence[Rollup], failures: Sequence[RunFailure] = ()) -> None:
         if rollups or failures:
-            await self._runner.write(partial(_add, rollups=rollups, failures=failures))
+            await self.runner.write(partial(_add, rollups=rollups, failures=failures))
 
     async def rollups(
         self, which: RollupFilter, *, after: RollupKey | None = None, limit: int = 50_000
@@ -54,7 +55,7 @@ class SqlRollups(SqlCalls):
             which = msgspec.structs.replace(which, tenants=frozenset(filter(can_be_kept, which.tenants)))
             if not which.tenants:
                 return []
-        return await self._runner.show(partial(_rollups, which=which, after=after, limit=limit))
+        return await self.runner.show(partial(_rollups, which=which, after=after, limit=limit))
 
     async def failures(self, which: FailureFilter, *, after: int | None = None, limit: int = 50) -> FailurePage:
         texts = (which.task, which.queue, which.tenant, which.job, which.error)
@@ -64,10 +65,31 @@ class SqlRollups(SqlCalls):
             which = msgspec.structs.replace(which, jobs=frozenset(filter(can_be_kept, which.jobs)))
             if not which.jobs:
                 return FailurePage([], None)
-        return await self._runner.show(partial(_failures, which=which, after=after, limit=limit))
+        return await self.runner.show(partial(_failures, which=which, after=after, limit=limit))
 
-    async def forget(self, *, before: int, limit: int = 1_000) -> int:
-        return await self._runner.write(partial(_forget, before=before, limit=limit))
+    @write_call
+    def forget(self, *, before: int, limit: int = 1_000) -> Steps[int]:
+        figures = yield from ask(
+            "delete from taskmq.rollup where (minute, task, queue, tenant) in ("
+            "select minute, task, queue, tenant from taskmq.rollup where minute < $1 order by minute limit $2) "
+            "returning minute",
+            before,
+            limit,
+        )
+        sums = yield from ask(
+            "delete from taskmq.rollup_sum where (kind, tenant, minute, task, queue) in ("
+            "select kind, tenant, minute, task, queue from taskmq.rollup_sum where minute < $1 order by minute "
+            "limit $2) returning minute",
+            before // QUARTER * QUARTER,
+            limit,
+        )
+        failures = yield from ask(
+            "delete from taskmq.run_failure where number in ("
+            "select number from taskmq.run_failure where at < $1 order by at limit $2) returning number",
+            before,
+            limit,
+        )
+        return max(len(figures), len(sums)) + len(failures)
 
 
 def _add(*, rollups: Sequence[Rollup], failures: Sequence[RunFailure]) -> Steps[None]:
@@ -76,11 +98,7 @@ def _add(*, rollups: Sequence[Rollup], failures: Sequence[RunFailure]) -> Steps[
     yield from _merge(rollups, _GET, _PUT)
     for (step, is_whole), kind in _KINDS.items():
         yield from _merge(_sums(rollups, step, is_whole=is_whole), _GET_SUM, _PUT_SUM, kind)
-    for begin in range(0, len(failures), _TOGETHER):
-        part = failures[begin : begin + _TOGETHER]
-        values = ", ".join(f"({placeholders(_WIDTH, begin=row * _WIDTH + 1)})" for row in range(len(part)))
-        args = (value for failure in part for value in _values(failure))
-        yield from ask(f"insert into taskmq.run_failure ({_FAILURE}) values {values}", *args)
+    yield from insert(_ADD_FAILURES, list(map(_values, failures)))
 
 
 def _merge(rollups: Iterable[Rollup], get: str, put: str, *kind: int) -> Steps[None]:
@@ -151,30 +169,6 @@ def _failures(*, which: FailureFilter, after: int | None, limit: int) -> Steps[F
     return FailurePage(found, found[-1].number if len(rows) > limit else None)
 
 
-def _forget(*, before: int, limit: int) -> Steps[int]:
-    figures = yield from ask(
-        "delete from taskmq.rollup where (minute, task, queue, tenant) in ("
-        "select minute, task, queue, tenant from taskmq.rollup where minute < $1 order by minute limit $2) "
-        "returning minute",
-        before,
-        limit,
-    )
-    sums = yield from ask(
-        "delete from taskmq.rollup_sum where (kind, tenant, minute, task, queue) in ("
-        "select kind, tenant, minute, task, queue from taskmq.rollup_sum where minute < $1 order by minute limit $2) "
-        "returning minute",
-        before // QUARTER * QUARTER,
-        limit,
-    )
-    failures = yield from ask(
-        "delete from taskmq.run_failure where number in ("
-        "select number from taskmq.run_failure where at < $1 order by at limit $2) returning number",
-        before,
-        limit,
-    )
-    return max(len(figures), len(sums)) + len(failures)
-
-
 def _text(rollup: Rollup) -> str:
     return msgspec.json.encode(_Figures(rollup.outcomes, rollup.waited, rollup.ran, rollup.processor)).decode()
 
@@ -185,21 +179,7 @@ def _rollup(key: RollupKey, figures: str) -> Rollup:
 
 
 def _values(failure: RunFailure) -> tuple[object, ...]:
-    return (
-        failure.at,
-        failure.job,
-        failure.event,
-        failure.task,
-        failure.queue,
-        failure.tenant,
-        failure.worker,
-        failure.attempt,
-        failure.seconds,
-        failure.error,
-        failure.reason,
-        failure.message,
-        failure.traceback,
-    )
+    return tuple(getattr(failure, name) for name in _FAILURE.split(", "))
 
 
 def _failure(row: Row) -> RunFailure:

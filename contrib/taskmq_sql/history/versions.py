@@ -1,13 +1,12 @@
 """Versions of the app that workers announced, in a table."""
 
 from collections.abc import Collection, Sequence
-from functools import partial
 from typing import Final
 
 from taskmq.model.telemetry.app_versions import AppVersion, WorkerVersion
 from taskmq.model.units import storable
 from taskmq_sql.jobs.values import can_be_kept
-from taskmq_sql.steps import SqlCalls, Steps, ask, insert
+from taskmq_sql.steps import SqlCalls, Steps, ask, insert, read_call, write_call
 
 _REPORT: Final = """
 insert into taskmq.worker_version (worker, version, first, last) @rows(text, text, bigint, bigint)
@@ -26,35 +25,23 @@ delete from taskmq.worker_version where (worker, version) in (
 class SqlVersions(SqlCalls):
     """A `VersionStore` in the database's tables."""
 
-    async def report(self, versions: Collection[tuple[str, str]], *, at: int) -> None:
-        await self._runner.write(partial(_report, versions=versions, at=at))
+    @write_call
+    def report(self, versions: Collection[tuple[str, str]], *, at: int) -> Steps[None]:
+        # Concurrent schedulers lock the rows in one order.
+        rows = sorted({(storable(worker), storable(version)) for worker, version in versions})
+        yield from insert(_REPORT, [(*row, at, at) for row in rows])
 
-    async def versions(self, *, since: int, until: int, limit: int = 1_000) -> list[AppVersion]:
-        return await self._runner.read(partial(_versions, since=since, until=until, limit=limit))
+    @read_call
+    def versions(self, *, since: int, until: int, limit: int = 1_000) -> Steps[list[AppVersion]]:
+        rows = yield from ask(_VERSIONS, since, until, limit)
+        return [AppVersion(version=row[0], first=row[1], last=row[2]) for row in reversed(rows)]
 
-    async def of_workers(self, workers: Sequence[str]) -> list[WorkerVersion]:
-        return await self._runner.read(partial(_of_workers, workers=[one for one in workers if can_be_kept(one)]))
+    @read_call
+    def of_workers(self, workers: Sequence[str]) -> Steps[list[WorkerVersion]]:
+        rows = yield from ask(_OF_WORKERS, [one for one in workers if can_be_kept(one)])
+        found = [WorkerVersion(worker=row[0], version=row[1], first=row[2], last=row[3]) for row in rows]
+        return sorted(found, key=lambda one: (one.first, one.last))
 
-    async def forget(self, *, before: int, limit: int = 1_000) -> int:
-        return await self._runner.write(partial(_forget, before=before, limit=limit))
-
-
-def _report(*, versions: Collection[tuple[str, str]], at: int) -> Steps[None]:
-    # Concurrent schedulers lock the rows in one order.
-    rows = sorted({(storable(worker), storable(version)) for worker, version in versions})
-    yield from insert(_REPORT, [(*row, at, at) for row in rows])
-
-
-def _versions(*, since: int, until: int, limit: int) -> Steps[list[AppVersion]]:
-    rows = yield from ask(_VERSIONS, since, until, limit)
-    return [AppVersion(version=row[0], first=row[1], last=row[2]) for row in reversed(rows)]
-
-
-def _of_workers(*, workers: Sequence[str]) -> Steps[list[WorkerVersion]]:
-    rows = yield from ask(_OF_WORKERS, workers)
-    found = [WorkerVersion(worker=row[0], version=row[1], first=row[2], last=row[3]) for row in rows]
-    return sorted(found, key=lambda one: (one.first, one.last))
-
-
-def _forget(*, before: int, limit: int) -> Steps[int]:
-    return len((yield from ask(_FORGET, before, limit)))
+    @write_call
+    def forget(self, *, before: int, limit: int = 1_000) -> Steps[int]:
+        return len((yield from ask(_FORGET, before, limit)))

@@ -1,6 +1,5 @@
 """Tenants, users and roles in tables."""
 
-from functools import partial
 from typing import Final
 
 from msgspec import UNSET
@@ -21,7 +20,7 @@ from taskmq_sql.identity.rows import (
     token,
     user,
 )
-from taskmq_sql.steps import LOCK, Row, SqlCalls, Steps, ask, clock, first, placeholders
+from taskmq_sql.steps import LOCK, Row, SqlCalls, Steps, ask, clock, first, placeholders, read_call, write_call
 
 _USER: Final = f"select {USER_COLUMNS} from taskmq.user u where u.id = $1"
 _NAMED: Final = f"select {USER_COLUMNS} from taskmq.user u where u.name_key = $1"
@@ -39,6 +38,9 @@ where t.created is null returning name"""
 _ADD_USER: Final = """
 insert into taskmq.user as u (id, name, name_key, email, password, created, version, password_changed)
 values ($1, $2, $3, $4, $5, $6, 1, $7) on conflict do nothing returning id"""
+_CHANGE_USER: Final = """
+update taskmq.user set name = $2, name_key = $3, email = $4, version = $5, disabled = $6, password = $7,
+  password_changed = $8 where id = $1"""
 _SET_ROLE: Final = """
 insert into taskmq.membership as m (user_id, tenant, role, tasks, groups) values ($1, $2, $3, $4, $5)
 on conflict (user_id, tenant) do update set role = excluded.role, tasks = excluded.tasks, groups = excluded.groups"""
@@ -58,93 +60,181 @@ _FORGET: Final = (
 class SqlAccounts(SqlCalls):
     """An `AccountStore` in the database's tables."""
 
-    async def add_tenant(self, tenant: Tenant, *, by: Actor) -> Tenant:
-        return await self._runner.write(partial(_add_tenant, new=tenant, by=by))
+    @write_call
+    def add_tenant(self, tenant: Tenant, *, by: Actor) -> Steps[Tenant]:
+        now = yield from clock()
+        yield LOCK
+        if (yield from first(_ADD_TENANT, tenant.name, tenant.description, now)) is None:
+            raise IdentityConflict(f"tenant {tenant.name!r} already exists")
+        added = replace(tenant, created=now, disabled=None)
+        yield from note([Trail(by).tenant_added(added)])
+        return added
 
-    async def tenants(self, scope: Scope) -> list[Tenant]:
-        return await self._runner.read(partial(_tenants, scope=scope))
+    @read_call
+    def tenants(self, scope: Scope) -> Steps[list[Tenant]]:
+        rows = yield from ask(f"select {TENANT_COLUMNS} from taskmq.tenant t where t.created is not null")
+        # Sorted in Python: the order must not depend on the database's collation.
+        return sorted((each for each in map(tenant, rows) if scope.has(each.name)), key=lambda each: each.name)
 
-    async def change_tenant(
+    @write_call
+    def change_tenant(
         self, name: str, *, by: Actor, description: str | None = None, is_disabled: bool | None = None
-    ) -> Tenant:
-        return await self._runner.write(
-            partial(_change_tenant, name=name, description=description, is_disabled=is_disabled, by=by)
+    ) -> Steps[Tenant]:
+        now = yield from clock()
+        yield LOCK
+        before = yield from _tenant(name)
+        after = before if description is None else replace(before, description=description)
+        if is_disabled is not None:
+            after = replace(after, disabled=(before.disabled or now) if is_disabled else None)
+        yield from ask(
+            "update taskmq.tenant set description = $2, disabled = $3 where name = $1",
+            name,
+            after.description,
+            after.disabled,
         )
+        yield from note([Trail(by).tenant_changed(before, after)])
+        return after
 
-    async def remove_tenant(self, name: str, *, by: Actor) -> None:
-        await self._runner.write(partial(_remove_tenant, name=name, by=by))
+    @write_call
+    def remove_tenant(self, name: str, *, by: Actor) -> Steps[None]:
+        yield LOCK
+        before = yield from _tenant(name)
+        yield from ask("delete from taskmq.membership where tenant = $1", name)
+        # The row stays: the tenant's jobs refer to its number.
+        yield from ask("update taskmq.tenant set created = null, disabled = null where name = $1", name)
+        yield from note([Trail(by).tenant_removed(before)])
 
-    async def add_user(self, user: NewUser, *, by: Actor, is_first: bool = False) -> User:
-        return await self._runner.write(partial(_add_user, new=user, by=by, is_first=is_first))
+    @write_call
+    def add_user(self, user: NewUser, *, by: Actor, is_first: bool = False) -> Steps[User]:
+        now = yield from clock()
+        yield LOCK
+        if is_first and (yield from ask(_ADMINS)):
+            raise IdentityConflict("the instance already has an admin")
+        changed = now if user.password_hash else None
+        added = yield from first(
+            _ADD_USER, user.id, user.name, user.name.casefold(), user.email, user.password_hash, now, changed
+        )
+        if added is None:
+            raise IdentityConflict(f"user {user.name!r} already exists")
+        trail = Trail(by)
+        entries = [trail.user_added(user)]
+        for each in user.memberships:
+            yield from _put_membership(user.id, each)
+            entries.append(trail.role_set(user.id, None, each))
+        yield from note(entries)
+        return User(id=user.id, name=user.name, email=user.email, created=now, password_changed=changed)
 
-    async def account(self, user_id: str) -> UserAccount | None:
-        return await self._runner.read(partial(_account, user_id=user_id))
+    @read_call
+    def account(self, user_id: str) -> Steps[UserAccount | None]:
+        row = yield from first(_USER, user_id)
+        return None if row is None else (yield from account_of(row))
 
-    async def account_named(self, name: str) -> tuple[UserAccount, str] | None:
-        return await self._runner.read(partial(_account_named, name=name))
+    @read_call
+    def account_named(self, name: str) -> Steps[tuple[UserAccount, str] | None]:
+        row = yield from first(_NAMED, name.casefold())
+        return None if row is None else ((yield from account_of(row)), row[-1])
 
-    async def users(self, *, after: str = "", limit: int = 50) -> list[User]:
-        return await self._runner.read(partial(_users, after=after, limit=limit))
+    @read_call
+    def users(self, *, after: str = "", limit: int = 50) -> Steps[list[User]]:
+        rows = yield from ask(
+            f"select {USER_COLUMNS} from taskmq.user u where u.name_key > $1 order by u.name_key limit $2",
+            after.casefold(),
+            limit,
+        )
+        return [user(row) for row in rows]
 
-    async def change_user(self, user_id: str, change: UserChange, *, by: Actor) -> User:
-        return await self._runner.write(partial(_change_user, user_id=user_id, change=change, by=by))
+    @write_call
+    def change_user(self, user_id: str, change: UserChange, *, by: Actor) -> Steps[User]:
+        now = yield from clock()
+        yield LOCK
+        row = yield from _user(user_id)
+        before, password = user(row), row[-1]
+        if change.version not in (None, before.version):
+            raise IdentityConflict(
+                f"user {before.name!r} was changed meanwhile: the version is now {before.version}",
+                version=before.version,
+            )
+        name = before.name if change.name is UNSET else change.name
+        if name.casefold() != before.name.casefold() and (yield from first(_NAMED, name.casefold())) is not None:
+            raise IdentityConflict(f"user {name!r} already exists")
+        email = before.email if change.email is UNSET else change.email
+        after = replace(before, version=before.version + 1, name=name, email=email)
+        if change.is_disabled is not UNSET:
+            if change.is_disabled:
+                yield from _keep_an_admin(user_id)
+                yield from ask("delete from taskmq.session where user_id = $1", user_id)
+            after = replace(after, disabled=(before.disabled or now) if change.is_disabled else None)
+        if change.password_hash is not UNSET:
+            password = change.password_hash
+            after = replace(after, password_changed=now if password else None)
+            yield from ask("delete from taskmq.session where user_id = $1 and id <> $2", user_id, change.keep_session)
+        yield from ask(
+            _CHANGE_USER,
+            user_id,
+            after.name,
+            after.name.casefold(),
+            after.email,
+            after.version,
+            after.disabled,
+            password,
+            after.password_changed,
+        )
+        yield from note(Trail(by).user_changed(before, after, change))
+        if change.revokes_tokens:
+            rows = yield from ask(f"select {KEY_COLUMNS} from taskmq.token k where k.user_id = $1", user_id)
+            yield from ask("delete from taskmq.token where user_id = $1", user_id)
+            yield from note([Trail(by).token_revoked(token(row)) for row in rows])
+        return after
 
-    async def rehash_password(self, user_id: str, *, before: str, after: str) -> None:
-        await self._runner.write(partial(_rehash, user_id=user_id, before=before, after=after))
+    @write_call
+    def rehash_password(self, user_id: str, *, before: str, after: str) -> Steps[None]:
+        yield from ask("update taskmq.user set password = $3 where id = $1 and password = $2", user_id, before, after)
 
-    async def erase_user(self, user_id: str, *, by: Actor) -> None:
-        await self._runner.write(partial(_erase_user, user_id=user_id, by=by))
+    @write_call
+    def erase_user(self, user_id: str, *, by: Actor) -> Steps[None]:
+        yield LOCK
+        yield from _user(user_id)
+        yield from _keep_an_admin(user_id)
+        for statement in _ERASE:
+            yield from ask(statement, user_id)
+        yield from note([Trail(by).user_erased(user_id)])
+        for statement in _FORGET:
+            yield from ask(statement, user_id)
 
-    async def set_membership(self, user_id: str, membership: Membership, *, by: Actor) -> None:
-        await self._runner.write(partial(_set_membership, user_id=user_id, new=membership, by=by))
+    @write_call
+    def set_membership(self, user_id: str, membership: Membership, *, by: Actor) -> Steps[None]:
+        yield LOCK
+        yield from _user(user_id)
+        if membership.tenant == EVERYWHERE and membership.role is not Role.ADMIN:
+            yield from _keep_an_admin(user_id)
+        before = yield from _membership(user_id, membership.tenant)
+        yield from _put_membership(user_id, membership)
+        yield from note([Trail(by).role_set(user_id, before, membership)])
 
-    async def remove_membership(self, user_id: str, tenant: str, *, by: Actor) -> None:
-        await self._runner.write(partial(_remove_membership, user_id=user_id, name=tenant, by=by))
+    @write_call
+    def remove_membership(self, user_id: str, tenant: str, *, by: Actor) -> Steps[None]:
+        yield LOCK
+        before = yield from _membership(user_id, tenant)
+        if before is None:
+            raise IdentityNotFound(f"user {user_id!r} has no role in {tenant!r}")
+        if tenant == EVERYWHERE:
+            yield from _keep_an_admin(user_id)
+        yield from ask("delete from taskmq.membership where user_id = $1 and tenant = $2", user_id, tenant)
+        yield from note([Trail(by).role_removed(user_id, before)])
 
-    async def members(self, scope: Scope) -> list[tuple[User, Membership]]:
-        return await self._runner.read(partial(_members, scope=scope))
-
-
-def _add_tenant(*, new: Tenant, by: Actor) -> Steps[Tenant]:
-    now = yield from clock()
-    yield LOCK
-    if (yield from first(_ADD_TENANT, new.name, new.description, now)) is None:
-        raise IdentityConflict(f"tenant {new.name!r} already exists")
-    added = replace(new, created=now, disabled=None)
-    yield from note([Trail(by).tenant_added(added)])
-    return added
-
-
-def _tenants(*, scope: Scope) -> Steps[list[Tenant]]:
-    rows = yield from ask(f"select {TENANT_COLUMNS} from taskmq.tenant t where t.created is not null")
-    # Sorted in Python: the order must not depend on the database's collation.
-    return sorted((each for each in map(tenant, rows) if scope.has(each.name)), key=lambda each: each.name)
-
-
-def _change_tenant(*, name: str, description: str | None, is_disabled: bool | None, by: Actor) -> Steps[Tenant]:
-    now = yield from clock()
-    yield LOCK
-    before = yield from _tenant(name)
-    after = before if description is None else replace(before, description=description)
-    if is_disabled is not None:
-        after = replace(after, disabled=(before.disabled or now) if is_disabled else None)
-    yield from ask(
-        "update taskmq.tenant set description = $2, disabled = $3 where name = $1",
-        name,
-        after.description,
-        after.disabled,
-    )
-    yield from note([Trail(by).tenant_changed(before, after)])
-    return after
-
-
-def _remove_tenant(*, name: str, by: Actor) -> Steps[None]:
-    yield LOCK
-    before = yield from _tenant(name)
-    yield from ask("delete from taskmq.membership where tenant = $1", name)
-    # The row stays: the tenant's jobs refer to its number.
-    yield from ask("update taskmq.tenant set created = null, disabled = null where name = $1", name)
-    yield from note([Trail(by).tenant_removed(before)])
+    @read_call
+    def members(self, scope: Scope) -> Steps[list[tuple[User, Membership]]]:
+        if scope.tenants is not None and not scope.tenants:
+            return []
+        names = sorted(scope.tenants or ())
+        where = f"where m.tenant in ({placeholders(len(names))})" if names else ""
+        rows = yield from ask(
+            f"select {ROLE_COLUMNS}, {USER_COLUMNS} "
+            f"from taskmq.membership m join taskmq.user u on u.id = m.user_id {where}",
+            *names,
+        )
+        found = [(user(row[_ROLE_WIDTH:]), membership(row[:_ROLE_WIDTH])) for row in map(tuple, rows)]
+        return sorted(found, key=lambda each: (each[1].tenant, each[0].name.casefold()))
 
 
 def _tenant(name: str) -> Steps[Tenant]:
@@ -153,109 +243,11 @@ def _tenant(name: str) -> Steps[Tenant]:
     return tenant(row)
 
 
-def _add_user(*, new: NewUser, by: Actor, is_first: bool) -> Steps[User]:
-    now = yield from clock()
-    yield LOCK
-    if is_first and (yield from ask(_ADMINS)):
-        raise IdentityConflict("the instance already has an admin")
-    changed = now if new.password_hash else None
-    added = yield from first(
-        _ADD_USER, new.id, new.name, new.name.casefold(), new.email, new.password_hash, now, changed
-    )
-    if added is None:
-        raise IdentityConflict(f"user {new.name!r} already exists")
-    trail = Trail(by)
-    entries = [trail.user_added(new)]
-    for each in new.memberships:
-        yield from _put_membership(new.id, each)
-        entries.append(trail.role_set(new.id, None, each))
-    yield from note(entries)
-    return User(id=new.id, name=new.name, email=new.email, created=now, password_changed=changed)
-
-
-def _account(*, user_id: str) -> Steps[UserAccount | None]:
-    row = yield from first(_USER, user_id)
-    return None if row is None else (yield from account_of(row))
-
-
-def _account_named(*, name: str) -> Steps[tuple[UserAccount, str] | None]:
-    row = yield from first(_NAMED, name.casefold())
-    return None if row is None else ((yield from account_of(row)), row[-1])
-
-
 def account_of(row: Row) -> Steps[UserAccount]:
     """Return the user of the row and the roles that apply."""
     found = user(row)
     rows = yield from ask(_MEMBERSHIPS, found.id)
     return UserAccount(user=found, memberships=tuple(map(membership, rows)))
-
-
-def _users(*, after: str, limit: int) -> Steps[list[User]]:
-    rows = yield from ask(
-        f"select {USER_COLUMNS} from taskmq.user u where u.name_key > $1 order by u.name_key limit $2",
-        after.casefold(),
-        limit,
-    )
-    return [user(row) for row in rows]
-
-
-def _change_user(*, user_id: str, change: UserChange, by: Actor) -> Steps[User]:
-    now = yield from clock()
-    yield LOCK
-    row = yield from _user(user_id)
-    before, password = user(row), row[-1]
-    if change.version not in (None, before.version):
-        raise IdentityConflict(
-            f"user {before.name!r} was changed meanwhile: the version is now {before.version}", version=before.version
-        )
-    name = before.name if change.name is UNSET else change.name
-    if name.casefold() != before.name.casefold() and (yield from first(_NAMED, name.casefold())) is not None:
-        raise IdentityConflict(f"user {name!r} already exists")
-    after = replace(
-        before, version=before.version + 1, name=name, email=before.email if change.email is UNSET else change.email
-    )
-    if change.is_disabled is not UNSET:
-        if change.is_disabled:
-            yield from _keep_an_admin(user_id)
-            yield from ask("delete from taskmq.session where user_id = $1", user_id)
-        after = replace(after, disabled=(before.disabled or now) if change.is_disabled else None)
-    if change.password_hash is not UNSET:
-        password = change.password_hash
-        after = replace(after, password_changed=now if password else None)
-        yield from ask("delete from taskmq.session where user_id = $1 and id <> $2", user_id, change.keep_session)
-    yield from ask(
-        "update taskmq.user set name = $2, name_key = $3, email = $4, version = $5, disabled = $6, password = $7, "
-        "password_changed = $8 where id = $1",
-        user_id,
-        after.name,
-        after.name.casefold(),
-        after.email,
-        after.version,
-        after.disabled,
-        password,
-        after.password_changed,
-    )
-    yield from note(Trail(by).user_changed(before, after, change))
-    if change.revokes_tokens:
-        rows = yield from ask(f"select {KEY_COLUMNS} from taskmq.token k where k.user_id = $1", user_id)
-        yield from ask("delete from taskmq.token where user_id = $1", user_id)
-        yield from note([Trail(by).token_revoked(token(row)) for row in rows])
-    return after
-
-
-def _rehash(*, user_id: str, before: str, after: str) -> Steps[None]:
-    yield from ask("update taskmq.user set password = $3 where id = $1 and password = $2", user_id, before, after)
-
-
-def _erase_user(*, user_id: str, by: Actor) -> Steps[None]:
-    yield LOCK
-    yield from _user(user_id)
-    yield from _keep_an_admin(user_id)
-    for statement in _ERASE:
-        yield from ask(statement, user_id)
-    yield from note([Trail(by).user_erased(user_id)])
-    for statement in _FORGET:
-        yield from ask(statement, user_id)
 
 
 def _user(user_id: str) -> Steps[Row]:
@@ -270,27 +262,6 @@ def _keep_an_admin(user_id: str) -> Steps[None]:
         raise IdentityConflict("the instance would have no admin left: make another user an admin first")
 
 
-def _set_membership(*, user_id: str, new: Membership, by: Actor) -> Steps[None]:
-    yield LOCK
-    yield from _user(user_id)
-    if new.tenant == EVERYWHERE and new.role is not Role.ADMIN:
-        yield from _keep_an_admin(user_id)
-    before = yield from _membership(user_id, new.tenant)
-    yield from _put_membership(user_id, new)
-    yield from note([Trail(by).role_set(user_id, before, new)])
-
-
-def _remove_membership(*, user_id: str, name: str, by: Actor) -> Steps[None]:
-    yield LOCK
-    before = yield from _membership(user_id, name)
-    if before is None:
-        raise IdentityNotFound(f"user {user_id!r} has no role in {name!r}")
-    if name == EVERYWHERE:
-        yield from _keep_an_admin(user_id)
-    yield from ask("delete from taskmq.membership where user_id = $1 and tenant = $2", user_id, name)
-    yield from note([Trail(by).role_removed(user_id, before)])
-
-
 def _membership(user_id: str, name: str) -> Steps[Membership | None]:
     row = yield from first(
         f"select {ROLE_COLUMNS} from taskmq.membership m where m.user_id = $1 and m.tenant = $2", user_id, name
@@ -302,17 +273,3 @@ def _put_membership(user_id: str, new: Membership) -> Steps[None]:
     if new.tenant != EVERYWHERE:
         yield from _tenant(new.tenant)
     yield from ask(_SET_ROLE, user_id, new.tenant, new.role.value, encode_list(new.tasks), encode_list(new.groups))
-
-
-def _members(*, scope: Scope) -> Steps[list[tuple[User, Membership]]]:
-    if scope.tenants is not None and not scope.tenants:
-        return []
-    names = sorted(scope.tenants or ())
-    where = f"where m.tenant in ({placeholders(len(names))})" if names else ""
-    rows = yield from ask(
-        f"select {ROLE_COLUMNS}, {USER_COLUMNS} "
-        f"from taskmq.membership m join taskmq.user u on u.id = m.user_id {where}",
-        *names,
-    )
-    found = [(user(row[_ROLE_WIDTH:]), membership(row[:_ROLE_WIDTH])) for row in map(tuple, rows)]
-    return sorted(found, key=lambda each: (each[1].tenant, each[0].name.casefold()))

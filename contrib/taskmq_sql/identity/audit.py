@@ -8,7 +8,7 @@ from typing import Final
 from taskmq.contracts.identity import AuditFilter, AuditPage
 from taskmq.model.identity import AuditEntry, AuditRecord, ChainLink, Scope, seal_records, to_record
 from taskmq_sql.identity.rows import AUDIT_COLUMNS, audit_record
-from taskmq_sql.steps import LOCK, Row, SqlCalls, Steps, ask, clock, first, placeholders
+from taskmq_sql.steps import LOCK, Row, SqlCalls, Steps, ask, clock, first, placeholders, read_call, write_call
 
 AUDITED_COLUMNS: Final = (
     "action, kind, subject, tenant, user_id, via, credential, request_id, "
@@ -32,27 +32,58 @@ where s.position > $1 order by s.position limit $2"""
 class SqlAudit(SqlCalls):
     """An `AuditStore` in the database's tables."""
 
-    async def add(self, entries: Sequence[AuditEntry]) -> None:
-        await self._runner.write(partial(note, entries=entries))
+    @write_call
+    def add(self, entries: Sequence[AuditEntry]) -> Steps[None]:
+        return note(entries)
 
-    async def entries(
+    @read_call
+    def entries(
         self, scope: Scope, which: AuditFilter, *, after: int | None = None, limit: int = 50
-    ) -> AuditPage:
-        return await self._runner.read(partial(_entries, scope=scope, which=which, after=after, limit=limit))
+    ) -> Steps[AuditPage]:
+        if scope.tenants is not None and not scope.tenants:
+            return AuditPage([], None)
+        args: list[object] = []
+        conditions: list[str] = []
+
+        def demand(condition: str, *values: object) -> None:
+            conditions.append(condition.format(placeholders(len(values), begin=len(args) + 1)))
+            args.extend(values)
+
+        if scope.tenants is not None:
+            demand("a.tenant in ({})", *sorted(scope.tenants))
+        if which.action:
+            demand(f"substr(a.action, 1, {len(which.action)}) = {{}}", which.action)
+        for column, value in (("user_id", which.user_id), ("kind", which.kind), ("subject", which.subject)):
+            if value:
+                demand(f"a.{column} = {{}}", value)
+        for condition, instant in (("a.at >= {}", which.since), ("a.at < {}", which.until), ("a.number < {}", after)):
+            if instant is not None:
+                demand(condition, instant)
+        where = f"where {' and '.join(conditions)}" if conditions else ""
+        rows = yield from ask(
+            f"select {AUDIT_COLUMNS} {_FROM} {where} order by a.number desc limit ${len(args) + 1}", *args, limit + 1
+        )
+        found = [audit_record(row) for row in rows[:limit]]
+        return AuditPage(found, found[-1].number if len(rows) > limit else None)
 
     async def seal(self, *, limit: int = 500) -> int:
-        if not await self._runner.read(partial(_find_unsealed, limit=1)):
+        if not await self.runner.read(partial(_find_unsealed, limit=1)):
             return 0
-        return await self._runner.write(partial(_seal, limit=limit))
+        return await self.runner.write(partial(_seal, limit=limit))
 
-    async def head(self) -> ChainLink:
-        return await self._runner.read(_head)
+    @read_call
+    def head(self) -> Steps[ChainLink]:
+        return _head()
 
-    async def chain(self, *, after: int = 0, limit: int = 500) -> list[AuditRecord]:
-        return await self._runner.read(partial(_chain, after=after, limit=limit))
+    @read_call
+    def chain(self, *, after: int = 0, limit: int = 500) -> Steps[list[AuditRecord]]:
+        return [audit_record(row) for row in (yield from ask(_CHAIN, after, limit))]
 
-    async def count_unsealed(self) -> int:
-        return await self._runner.read(_count_unsealed)
+    @read_call
+    def count_unsealed(self) -> Steps[int]:
+        row = yield from first(f"select count(*) {_FROM} where s.number is null")
+        assert row is not None
+        return int(row[0])
 
 
 def note(entries: Sequence[AuditEntry]) -> Steps[None]:
@@ -67,34 +98,6 @@ def audit_values(entry: AuditEntry) -> tuple[object, ...]:
     # The store sets number and time; the commitments do not include them.
     record = to_record(entry, number=0, at=0, who_salt=secrets.token_bytes(16), what_salt=secrets.token_bytes(16))
     return tuple(getattr(record, name) for name in AUDITED_COLUMNS.split(", "))
-
-
-def _entries(*, scope: Scope, which: AuditFilter, after: int | None, limit: int) -> Steps[AuditPage]:
-    if scope.tenants is not None and not scope.tenants:
-        return AuditPage([], None)
-    args: list[object] = []
-    conditions: list[str] = []
-
-    def demand(condition: str, *values: object) -> None:
-        conditions.append(condition.format(placeholders(len(values), begin=len(args) + 1)))
-        args.extend(values)
-
-    if scope.tenants is not None:
-        demand("a.tenant in ({})", *sorted(scope.tenants))
-    if which.action:
-        demand(f"substr(a.action, 1, {len(which.action)}) = {{}}", which.action)
-    for column, value in (("user_id", which.user_id), ("kind", which.kind), ("subject", which.subject)):
-        if value:
-            demand(f"a.{column} = {{}}", value)
-    for condition, instant in (("a.at >= {}", which.since), ("a.at < {}", which.until), ("a.number < {}", after)):
-        if instant is not None:
-            demand(condition, instant)
-    where = f"where {' and '.join(conditions)}" if conditions else ""
-    rows = yield from ask(
-        f"select {AUDIT_COLUMNS} {_FROM} {where} order by a.number desc limit ${len(args) + 1}", *args, limit + 1
-    )
-    found = [audit_record(row) for row in rows[:limit]]
-    return AuditPage(found, found[-1].number if len(rows) > limit else None)
 
 
 def _find_unsealed(*, limit: int) -> Steps[Sequence[Row]]:
@@ -117,13 +120,3 @@ def _seal(*, limit: int) -> Steps[int]:
 def _head() -> Steps[ChainLink]:
     row = yield from first(_HEAD)
     return ChainLink() if row is None else ChainLink(row[0], bytes(row[1]))
-
-
-def _chain(*, after: int, limit: int) -> Steps[list[AuditRecord]]:
-    return [audit_record(row) for row in (yield from ask(_CHAIN, after, limit))]
-
-
-def _count_unsealed() -> Steps[int]:
-    row = yield from first(f"select count(*) {_FROM} where s.number is null")
-    assert row is not None
-    return int(row[0])

@@ -1,11 +1,10 @@
 """Backlogs of queues and tenants: due jobs that no scheduler has dispatched yet, and the lanes of the ready ones."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final
 
 from taskmq.contracts.jobs import JobRecord, QueueBacklog, TenantBacklog, WaitingLane
-from taskmq_sql.steps import JobId, Runner, Steps, ask, find_numbers, first, job_id, names_of
+from taskmq_sql.steps import JobId, Runner, SqlCalls, Steps, ask, find_numbers, first, job_id, names_of, read_call
 
 # Both read an index alone. That of gates has no queue, so its limit bounds what the partition's other queues cost.
 _READY: Final = """
@@ -29,7 +28,7 @@ select tenant, jobs, due, id from (
 where place = 1 order by due, id"""
 
 
-class SqlBacklogs:
+class SqlBacklogs(SqlCalls):
     """Backlogs of a `DispatchStore`, from the database's tables.
 
     Args:
@@ -37,14 +36,12 @@ class SqlBacklogs:
     """
 
     def __init__(self, runner: Runner, partition_of: Callable[[str], int]) -> None:
-        self._runner = runner
+        super().__init__(runner)
         self._partition_of = partition_of
 
-    async def read(self, queues: Sequence[str], most: int) -> dict[str, QueueBacklog]:
+    @read_call
+    def read(self, queues: Sequence[str], most: int) -> Steps[dict[str, QueueBacklog]]:
         """See `DispatchStore.backlog`."""
-        return await self._runner.read(partial(self._read, queues, most))
-
-    def _read(self, queues: Sequence[str], most: int) -> Steps[dict[str, QueueBacklog]]:
         found: dict[str, QueueBacklog] = {}
         for queue, number in (yield from find_numbers("queue", queues)).items():
             ready = yield from first(_READY, number, most)
@@ -54,24 +51,19 @@ class SqlBacklogs:
                 found[queue] = QueueBacklog(min(sum(part[0] for part in parts), most), min(part[1] for part in parts))
         return found
 
-    async def read_tenants(self, most: int) -> list[TenantBacklog]:
+    @read_call
+    def read_tenants(self, most: int) -> Steps[list[TenantBacklog]]:
         """See `DispatchStore.tenant_backlogs`."""
-        return await self._runner.read(partial(_read_tenants, most))
+        rows = yield from ask(_TENANTS, most)
+        names = yield from names_of("tenant", (row[0] for row in rows))
+        return [TenantBacklog(names[row[0]], row[1], row[2], job_id(row[3])) for row in rows]
 
-    async def read_lanes(self, job: JobRecord, rise: int, most: int) -> list[WaitingLane]:
+    @read_call
+    def read_lanes(self, job: JobRecord, rise: int, most: int) -> Steps[list[WaitingLane]]:
         """See `DispatchStore.waiting_lanes`."""
-        return await self._runner.read(partial(self._read_lanes, job, rise, most))
-
-    def _read_lanes(self, job: JobRecord, rise: int, most: int) -> Steps[list[WaitingLane]]:
         numbers = yield from find_numbers("queue", [job.queue])
         rows = yield from ask(_LANES, numbers.get(job.queue), job.due, job.priority, rise, JobId(job.id), most + 1)
         if sum(row[2] for row in rows) > most or not any(row[4] for row in rows):
             return []
         names = yield from names_of("tenant", (row[1] for row in rows))
         return [WaitingLane(row[0], names[row[1]], row[2], row[3]) for row in rows]
-
-
-def _read_tenants(most: int) -> Steps[list[TenantBacklog]]:
-    rows = yield from ask(_TENANTS, most)
-    names = yield from names_of("tenant", (row[0] for row in rows))
-    return [TenantBacklog(names[row[0]], row[1], row[2], job_id(row[3])) for row in rows]

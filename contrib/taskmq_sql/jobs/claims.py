@@ -8,7 +8,6 @@ time in µs, or the last fence plus one if that is greater: it grows even if the
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Final, NamedTuple
 
 from taskmq.contracts.jobs import DispatchedJob, JobClaim, Lane, OpenedClaims, TakenClaims, WorkDone
@@ -17,7 +16,7 @@ from taskmq.model.keys import is_line_key
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES, UNDERWAY_CODES
 from taskmq_sql.jobs.withdrawals import holds_lease, lock_jobs, return_behind
-from taskmq_sql.steps import JobId, Row, SqlCalls, Steps, ask, clock, insert, job_id, names_of
+from taskmq_sql.steps import JobId, Row, SqlCalls, Steps, ask, clock, insert, job_id, names_of, read_call, write_call
 
 _UNDER_WAY: Final = ", ".join(map(str, UNDERWAY_CODES))
 _SUCCEEDED: Final = CODES[JobState.SUCCEEDED]
@@ -114,18 +113,69 @@ delete from taskmq.claim where (name, place) in (
 class SqlClaims(SqlCalls):
     """Claims of a `DispatchStore`, in the database's tables."""
 
-    async def take(self, partition: int, epoch: int, jobs: Sequence[DispatchedJob]) -> TakenClaims | None:
+    @write_call
+    def take(self, partition: int, epoch: int, jobs: Sequence[DispatchedJob]) -> Steps[TakenClaims | None]:
         """See `DispatchStore.take_claims`."""
-        return await self._runner.write(partial(_take, partition, epoch, jobs))
+        if not (yield from holds_lease(partition, epoch)):
+            return None
+        now = yield from clock()
+        names = sorted({claim.name for job in jobs for claim in job.claims})
+        yield from insert(_LOCK, [(name, 0, 0) for name in names])
+        places = [_place(row) for row in (yield from ask(_PLACES, names))]
+        held = yield from _find_held(places)
+        taking = _Taking(places, held, (yield from _find_done(places, held, now)), now=now)
+        locked = yield from lock_jobs(job.id for job in jobs)
+        if any(map(is_line_key, names)):
+            taking.heads = yield from _line_up(jobs, {each: found.queue for each, found in locked.items()})
+        for job in jobs:
+            if (found := locked.get(job.id)) is not None and found.is_dispatched and found.token == job.token:
+                taking.add(job)
+        yield from insert(_HOLD, taking.rows)
+        yield from return_behind(partition, taking.waiting)
+        return TakenClaims(taking.fences, taking.waiting, taking.done)
 
-    async def open(self, places: Mapping[str, int]) -> OpenedClaims:
+    @write_call
+    def open(self, places: Mapping[str, int]) -> Steps[OpenedClaims]:
         """See `DispatchStore.open_claims`."""
-        return await self._runner.write(partial(_open, places))
+        names = [row[0] for row in (yield from ask(_WANTED, sorted(places)))]
+        if not names:
+            return OpenedClaims(frozenset(), frozenset())
+        now = yield from clock()
+        rows = [_place(row) for row in (yield from ask(_PLACES, names))]
+        held = yield from _find_held(rows)
+        free = {name: places[name] for name in names}
+        for each in rows:
+            free[each.name] -= (each.name, each.place) in held
+        # All jobs of a key whose work is done get its result.
+        done = yield from _find_done(rows, held, now)
+        free |= dict.fromkeys(done, _MOST)
+        opened: list[Row] = []
+        waiting: set[str] = set()
+        lines = [name for name in names if is_line_key(name)]
+        if open_lines := [name for name in lines if free[name] > 0]:
+            opened += yield from _open_lines(open_lines)
+        waiting.update(lines)
+        # A suspended job that runs again holds its key already.
+        if keys := [each.name for each in rows if each.ttl is not None and (each.name, each.place) in held]:
+            opened += yield from ask(_OPEN_HOLDERS, keys)
+        for name in sorted(free.keys() - set(lines)):
+            count = free[name]
+            found: Sequence[Row] = ()
+            if count > 0:
+                found = yield from ask(_OPEN, name, min(count, _MOST))
+            opened += found
+            if count <= 0 or len(found) >= count:
+                waiting.add(name)
+        yield from insert(_READY, opened)
+        queues = yield from names_of("queue", {row[0] for row in opened})
+        tenants = yield from names_of("tenant", {row[2] for row in opened})
+        lanes = frozenset(Lane(queues[queue], priority, tenants[tenant]) for queue, priority, tenant, _, _ in opened)
+        return OpenedClaims(lanes, frozenset(waiting), frozenset(done))
 
-    async def closed_gates(self, partition: int, after: str) -> list[str]:
+    @read_call
+    def closed_gates(self, partition: int, after: str) -> Steps[list[str]]:
         """See `DispatchStore.closed_gates`."""
-        rows = await self._runner.read(partial(ask, _GATES, partition, after, _MOST_GATES))
-        return [row[0] for row in rows]
+        return [row[0] for row in (yield from ask(_GATES, partition, after, _MOST_GATES))]
 
 
 class _Place(NamedTuple):
@@ -140,26 +190,6 @@ class _Place(NamedTuple):
     until: int | None
     content_type: str | None
     result: bytes | None
-
-
-def _take(partition: int, epoch: int, jobs: Sequence[DispatchedJob]) -> Steps[TakenClaims | None]:
-    if not (yield from holds_lease(partition, epoch)):
-        return None
-    now = yield from clock()
-    names = sorted({claim.name for job in jobs for claim in job.claims})
-    yield from insert(_LOCK, [(name, 0, 0) for name in names])
-    places = [_place(row) for row in (yield from ask(_PLACES, names))]
-    held = yield from _find_held(places)
-    taking = _Taking(places, held, (yield from _find_done(places, held, now)), now=now)
-    locked = yield from lock_jobs(job.id for job in jobs)
-    if any(map(is_line_key, names)):
-        taking.heads = yield from _line_up(jobs, {each: found.queue for each, found in locked.items()})
-    for job in jobs:
-        if (found := locked.get(job.id)) is not None and found.is_dispatched and found.token == job.token:
-            taking.add(job)
-    yield from insert(_HOLD, taking.rows)
-    yield from return_behind(partition, taking.waiting)
-    return TakenClaims(taking.fences, taking.waiting, taking.done)
 
 
 class _Taking:
@@ -279,43 +309,6 @@ def _find_done(places: Sequence[_Place], held: set[tuple[str, int]], now: int) -
         if until is not None and until > now:
             found[each.name] = WorkDone(each.job, content_type or "", result or b"")
     return found
-
-
-def _open(places: Mapping[str, int]) -> Steps[OpenedClaims]:
-    names = [row[0] for row in (yield from ask(_WANTED, sorted(places)))]
-    if not names:
-        return OpenedClaims(frozenset(), frozenset())
-    now = yield from clock()
-    rows = [_place(row) for row in (yield from ask(_PLACES, names))]
-    held = yield from _find_held(rows)
-    free = {name: places[name] for name in names}
-    for each in rows:
-        free[each.name] -= (each.name, each.place) in held
-    # All jobs of a key whose work is done get its result.
-    done = yield from _find_done(rows, held, now)
-    free |= dict.fromkeys(done, _MOST)
-    opened: list[Row] = []
-    waiting: set[str] = set()
-    lines = [name for name in names if is_line_key(name)]
-    if open_lines := [name for name in lines if free[name] > 0]:
-        opened += yield from _open_lines(open_lines)
-    waiting.update(lines)
-    # A suspended job that runs again holds its key already.
-    if keys := [each.name for each in rows if each.ttl is not None and (each.name, each.place) in held]:
-        opened += yield from ask(_OPEN_HOLDERS, keys)
-    for name in sorted(free.keys() - set(lines)):
-        count = free[name]
-        found: Sequence[Row] = ()
-        if count > 0:
-            found = yield from ask(_OPEN, name, min(count, _MOST))
-        opened += found
-        if count <= 0 or len(found) >= count:
-            waiting.add(name)
-    yield from insert(_READY, opened)
-    queues = yield from names_of("queue", {row[0] for row in opened})
-    tenants = yield from names_of("tenant", {row[2] for row in opened})
-    lanes = frozenset(Lane(queues[queue], priority, tenants[tenant]) for queue, priority, tenant, _, _ in opened)
-    return OpenedClaims(lanes, frozenset(waiting), frozenset(done))
 
 
 def forget_claims() -> Steps[None]:

@@ -1,13 +1,12 @@
 """Starts under rates in the table `rate`: one row per rate and key, which is locked while starts are granted."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from taskmq.contracts.jobs import RatedJob, TakenStarts
 from taskmq.model.limits import RateBook, RateDemand
 from taskmq_sql.jobs.withdrawals import holds_lease, lock_jobs, return_behind
-from taskmq_sql.steps import SqlCalls, Steps, ask, clock, insert
+from taskmq_sql.steps import SqlCalls, Steps, ask, clock, insert, read_call, write_call
 
 _LOCK: Final = """
 insert into taskmq.rate as r (key, used) @rows(text, float8) on conflict (key) do update set used = r.used"""
@@ -20,43 +19,37 @@ _UNUSED: Final = 0.0
 class SqlRates(SqlCalls):
     """Rates of a `DispatchStore`, in the database's tables."""
 
-    async def take(self, partition: int, epoch: int, jobs: Sequence[RatedJob], *, lead: float) -> TakenStarts | None:
+    @write_call
+    def take(self, partition: int, epoch: int, jobs: Sequence[RatedJob], *, lead: float) -> Steps[TakenStarts | None]:
         """See `DispatchStore.take_starts`."""
-        return await self._runner.write(partial(_take, partition, epoch, jobs, lead))
+        if not (yield from holds_lease(partition, epoch)):
+            return None
+        rates = {demand.key: demand for job in jobs for demand in job.rates}
+        # In one order, so that two schedulers with several rates cannot deadlock.
+        keys = sorted(rates)
+        yield from insert(_LOCK, [(key, _UNUSED) for key in keys])
+        locked = yield from lock_jobs(job.id for job in jobs)
+        book = yield from _read_book(keys, lead)
+        instants: dict[str, float | None] = {}
+        waiting: dict[str, str] = {}
+        for job in jobs:
+            found = locked.get(job.id)
+            if found is None or not found.is_dispatched or found.token != job.token:
+                continue
+            if not job.is_sure and (closed := book.find_closed(job.rates)):
+                waiting[job.id] = closed
+            else:
+                instant = book.take(job.rates)
+                instants[job.id] = None if instant is None else instant * 1000
+        yield from insert(_USE, [(key, book.used[key]) for key in keys])
+        yield from return_behind(partition, waiting)
+        return TakenStarts(instants, waiting, {key: book.wait(rates[key]) for key in keys})
 
-    async def waits(self, rates: Sequence[RateDemand], *, lead: float) -> dict[str, float]:
+    @read_call
+    def waits(self, rates: Sequence[RateDemand], *, lead: float) -> Steps[dict[str, float]]:
         """See `DispatchStore.rate_waits`."""
-        return await self._runner.read(partial(_waits, rates, lead))
-
-
-def _take(partition: int, epoch: int, jobs: Sequence[RatedJob], lead: float) -> Steps[TakenStarts | None]:
-    if not (yield from holds_lease(partition, epoch)):
-        return None
-    rates = {demand.key: demand for job in jobs for demand in job.rates}
-    # In one order, so that two schedulers with several rates cannot deadlock.
-    keys = sorted(rates)
-    yield from insert(_LOCK, [(key, _UNUSED) for key in keys])
-    locked = yield from lock_jobs(job.id for job in jobs)
-    book = yield from _read_book(keys, lead)
-    instants: dict[str, float | None] = {}
-    waiting: dict[str, str] = {}
-    for job in jobs:
-        found = locked.get(job.id)
-        if found is None or not found.is_dispatched or found.token != job.token:
-            continue
-        if not job.is_sure and (closed := book.find_closed(job.rates)):
-            waiting[job.id] = closed
-        else:
-            instant = book.take(job.rates)
-            instants[job.id] = None if instant is None else instant * 1000
-    yield from insert(_USE, [(key, book.used[key]) for key in keys])
-    yield from return_behind(partition, waiting)
-    return TakenStarts(instants, waiting, {key: book.wait(rates[key]) for key in keys})
-
-
-def _waits(rates: Sequence[RateDemand], lead: float) -> Steps[dict[str, float]]:
-    book = yield from _read_book([demand.key for demand in rates], lead)
-    return {demand.key: book.wait(demand) for demand in rates}
+        book = yield from _read_book([demand.key for demand in rates], lead)
+        return {demand.key: book.wait(demand) for demand in rates}
 
 
 def _read_book(keys: Sequence[str], lead: float) -> Steps[RateBook]:
