@@ -1,7 +1,7 @@
-"""Value types of the API's requests and the page of a list."""
+"""Value types of the API's requests, the page of a list, and the form of an operation."""
 
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -31,6 +31,19 @@ class ListPage(msgspec.Struct, frozen=True, kw_only=True):
     items: list[Any]
     next: str | None = None
     is_bounded: bool = False
+
+
+class Operation(NamedTuple):
+    """An operation of the API; `taskmq.api._generated.operations` lists those of the client.
+
+    Attributes:
+        path: the path, with parameter names in braces.
+        repeats: whether it may be repeated if its outcome is unknown, because doing it twice has the same effect.
+    """
+
+    method: str
+    path: str
+    repeats: bool
 
 
 Secret = Annotated[str, msgspec.Meta(max_length=1_024)]

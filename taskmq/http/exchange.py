@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
+from taskmq.api._generated.operations import OPERATIONS
 from taskmq.api.problems import PROBLEMS, UNCERTAIN, ProblemDetails
 from taskmq.errors import (
     DefinitionConflict,
@@ -28,7 +29,6 @@ from taskmq.errors import (
     TaskMQError,
     UnknownTask,
 )
-from taskmq.http.operations import OPERATIONS
 from taskmq.model.values.wire_form import encode_json
 from taskmq.version import VERSION
 

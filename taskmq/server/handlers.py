@@ -50,7 +50,8 @@ class Handlers:
             tag: another heading than the group's.
             is_compatible: whether this is one of the API's original paths, which do not begin with the version and
                 have a heading of their own.
-            options: options of Litestar, and those that guard and middleware read.
+            options: options of Litestar, and those that guard, middleware and client read. With `repeats`, the client
+                repeats the request if its outcome is unknown, as it does every `GET`.
         """
         method, _, path = pattern.partition(" ")
         declare = _METHODS[method](

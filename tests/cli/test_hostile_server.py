@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Final, cast
 
 import pytest
 
+from taskmq.api._generated.operations import OPERATIONS
 from taskmq.cli import run
-from taskmq.http.operations import OPERATIONS
 from taskmq.server.examples import EXAMPLES
 from tests.cli.kit import Here, Result, run_on_terminal
 

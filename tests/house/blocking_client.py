@@ -1,15 +1,33 @@
-"""The blocking half of the HTTP client, generated from the async one: `python -m tests.house.blocking_client`."""
+"""Generated parts of the HTTP client: `python -m tests.house.blocking_client`.
+
+The blocking half is generated from the async one, the table of operations from the server's handlers.
+"""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+from litestar.handlers import HTTPRouteHandler
+
+from taskmq.server.application import HANDLERS
 from tests.house.tree import ROOT
 
 _HTTP = ROOT / "taskmq" / "http"
 _AIO, _BLOCKING = _HTTP / "aio", _HTTP / "_generated"
+_OPERATIONS = ROOT / "taskmq" / "api" / "_generated" / "operations.py"
 _NOTICE = "# Generated from {} by `python -m tests.house.blocking_client`: change that one.\n"
+_TABLE = """# Generated from taskmq/server by `python -m tests.house.blocking_client`: change the handlers.
+\"\"\"The API's operations that the client uses, by their ids in `/api/openapi.json`.\"\"\"
+
+from typing import Final
+
+from taskmq.api.values import Operation
+
+OPERATIONS: Final = {{
+{rows}
+}}
+"""
 _INIT = '"""The client for programs without coroutines."""\n'
 # ruff does not know a module before it exists.
 _OURS = "lint.isort.known-first-party = ['taskmq']"
@@ -30,9 +48,19 @@ _WORDS = (
 )
 
 
-def blocking() -> dict[Path, str]:
-    """Return each module of the blocking half with its text."""
-    return {_BLOCKING / path.name: _convert_module(path) for path in sorted(_AIO.glob("*.py"))}
+def generate() -> dict[Path, str]:
+    """Return each generated module with its text."""
+    modules = sorted(_AIO.glob("*.py"))
+    used = {name for path in modules for name in re.findall(r'"(\w+)"', path.read_text())}
+    rows = "\n".join(_row(each) for each in HANDLERS if each.operation_id in used)
+    found = {_OPERATIONS: _format(_OPERATIONS, _TABLE.format(rows=rows))}
+    return found | {_BLOCKING / path.name: _convert_module(path) for path in modules}
+
+
+def _row(handler: HTTPRouteHandler) -> str:
+    (method,), (path,) = handler.http_methods - {"OPTIONS", "HEAD"}, handler.paths
+    repeats = method == "GET" or bool(handler.opt.get("repeats"))
+    return f'    "{handler.operation_id}": Operation("{method}", "{path.replace(":str}", "}")}", repeats={repeats}),'
 
 
 def _convert_module(path: Path) -> str:
@@ -42,10 +70,14 @@ def _convert_module(path: Path) -> str:
     text = path.read_text()
     for pattern, replacement in _WORDS:
         text = re.sub(pattern, replacement, text)
+    return notice + _format(_BLOCKING / path.name, text)
+
+
+def _format(path: Path, text: str) -> str:
     ruff = Path(sys.executable).with_name("ruff")
     for command in (["check", "--select", "I", "--config", _OURS, "--fix", "--quiet"], ["format"]):
         done = subprocess.run(
-            [str(ruff), *command, "--stdin-filename", str(_BLOCKING / path.name), "-"],
+            [str(ruff), *command, "--stdin-filename", str(path), "-"],
             input=text,
             capture_output=True,
             text=True,
@@ -53,12 +85,12 @@ def _convert_module(path: Path) -> str:
             cwd=ROOT,
         )
         text = done.stdout
-    return notice + text
+    return text
 
 
 def write() -> None:
-    """Write the blocking half."""
-    modules = blocking()
+    """Write the generated modules."""
+    modules = generate()
     for path in set(_BLOCKING.glob("*.py")) - modules.keys():
         path.unlink()
     for path, text in modules.items():

@@ -3,7 +3,7 @@
 import tomllib
 from collections import defaultdict
 
-from tests.house.blocking_client import blocking
+from tests.house.blocking_client import generate
 from tests.house.plan import plan, read_plan
 from tests.house.tree import ROOT, imports, modules
 
@@ -78,6 +78,6 @@ def test_the_plan_in_the_docs_matches_the_import_contracts() -> None:
 
 
 def test_the_blocking_client_is_generated_from_the_async_one() -> None:
-    stale = [path.name for path, text in blocking().items() if path.read_text() != text]
+    stale = [path.name for path, text in generate().items() if path.read_text() != text]
 
     assert stale == [], "run `python -m tests.house.blocking_client`"

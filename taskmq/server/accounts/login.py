@@ -100,7 +100,12 @@ async def log_out(request: Request[Any, Any, Any], caller: CallerGiven) -> Respo
     tag="sign-in",
 )
 @LOGIN_HANDLERS.handle(
-    "POST /auth/authorize", "authorize", PUBLIC, "Check a token's permission", changes_nothing=True
+    "POST /auth/authorize",
+    "authorize",
+    PUBLIC,
+    "Check a token's permission",
+    changes_nothing=True,
+    repeats=True,
 )
 async def authorize(data: JSONBody[AuthorizeBody], request: Request[Any, Any, Any]) -> AuthorizeView:
     """Check whether a token's bearer may perform an action on a tenant or the instance."""

@@ -33,7 +33,9 @@ async def add_tenant(data: JSONBody[TenantBody], api: ApiGiven) -> TenantView:
     return await api.tenants.add(data.name, description=data.description)
 
 
-@TENANT_HANDLERS.handle("PATCH /tenants/{name}", "changeTenant", Permission.TENANTS_CHANGE, "Change a tenant")
+@TENANT_HANDLERS.handle(
+    "PATCH /tenants/{name}", "changeTenant", Permission.TENANTS_CHANGE, "Change a tenant", repeats=True
+)
 async def change_tenant(name: FromPath[str], data: JSONBody[TenantChangeBody], api: ApiGiven) -> TenantView:
     """Change a tenant's description, or disable it."""
     return await api.tenants.change(name, description=data.description, is_disabled=data.is_disabled)
@@ -53,7 +55,11 @@ async def list_members(api: ApiGiven) -> MemberList:
 
 
 @TENANT_HANDLERS.handle(
-    "PUT /members/{user}", "setMember", Permission.MEMBERS_CHANGE, "Give a user a role in a tenant"
+    "PUT /members/{user}",
+    "setMember",
+    Permission.MEMBERS_CHANGE,
+    "Give a user a role in a tenant",
+    repeats=True,
 )
 async def set_member(
     user: FromPath[str], data: JSONBody[RoleBody], request: Request[Any, Any, Any], caller: CallerGiven

@@ -88,7 +88,11 @@ async def erase_user(user_id: FromPath[str], request: Request[Any, Any, Any], ca
 
 
 @USER_HANDLERS.handle(
-    "PUT /users/{user_id}/roles/{role_tenant}", "setRole", Permission.USERS_CHANGE, "Give a user a role"
+    "PUT /users/{user_id}/roles/{role_tenant}",
+    "setRole",
+    Permission.USERS_CHANGE,
+    "Give a user a role",
+    repeats=True,
 )
 async def set_role(
     user_id: FromPath[str],

@@ -67,7 +67,11 @@ async def get_bulk(api: ApiGiven, bulk_id: FromPath[str]) -> BulkOperationView:
 
 
 @BULK_OPERATIONS.handle(
-    "DELETE /bulk/operations/{bulk_id}", "abortBulk", Permission.JOBS_BULK, "Abort a bulk operation"
+    "DELETE /bulk/operations/{bulk_id}",
+    "abortBulk",
+    Permission.JOBS_BULK,
+    "Abort a bulk operation",
+    repeats=True,
 )
 async def abort_bulk(api: ApiGiven, app: ServedApp, caller: CallerGiven, bulk_id: FromPath[str]) -> BulkOperationView:
     """Stop a bulk operation. Up to 20 jobs may still be in progress. An ended operation stays unchanged.

@@ -32,13 +32,15 @@ async def get_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
     return await api.nodes.get(name)
 
 
-@HOST_HANDLERS.handle("POST /nodes/{name}/drain", "drainNode", Permission.NODES_OPERATE, "Drain a node")
+@HOST_HANDLERS.handle("POST /nodes/{name}/drain", "drainNode", Permission.NODES_OPERATE, "Drain a node", repeats=True)
 async def drain_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
     """Stop placing jobs on the node. Running jobs continue."""
     return await api.nodes.drain(name)
 
 
-@HOST_HANDLERS.handle("POST /nodes/{name}/resume", "resumeNode", Permission.NODES_OPERATE, "Resume a node")
+@HOST_HANDLERS.handle(
+    "POST /nodes/{name}/resume", "resumeNode", Permission.NODES_OPERATE, "Resume a node", repeats=True
+)
 async def resume_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
     """Resume placing jobs on the node."""
     return await api.nodes.resume(name)
@@ -57,6 +59,7 @@ async def remove_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
     "Register a node",
     status_code=201,
     is_compatible=True,
+    repeats=True,
 )
 async def register_node(data: JSONBody[RegisterBody], api: ApiGiven) -> RegisteredView:
     """Register a node, or update a registered one. Its resources can then be allocated."""
@@ -76,6 +79,7 @@ async def register_node(data: JSONBody[RegisterBody], api: ApiGiven) -> Register
     Permission.NODES_REPORT,
     "Update the status of a node",
     is_compatible=True,
+    repeats=True,
 )
 async def update_status(data: JSONBody[StatusBody], api: ApiGiven) -> RegisteredView:
     """Set the status of a node that no worker reports. Each call is a heartbeat; it does not end a drain."""

@@ -48,6 +48,7 @@ async def allocate(data: JSONBody[AllocateBody], api: ApiGiven) -> AllocationVie
     Permission.RESOURCES_ALLOCATE,
     "Release an allocation",
     is_compatible=True,
+    repeats=True,
 )
 async def release(data: JSONBody[ReleaseBody], api: ApiGiven) -> AllocationView:
     """Release an allocation made with this API. A released one stays unchanged."""

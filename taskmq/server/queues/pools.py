@@ -42,7 +42,7 @@ async def get_pool(api: ApiGiven, name: FromPath[str]) -> PoolView:
     return await api.pools.get(name)
 
 
-@POOLS.handle("PUT /pools/{name}", "putPool", Permission.POOLS_CHANGE, "Create or replace a pool")
+@POOLS.handle("PUT /pools/{name}", "putPool", Permission.POOLS_CHANGE, "Create or replace a pool", repeats=True)
 async def put_pool(api: ApiGiven, name: FromPath[str], data: JSONBody[PoolBody]) -> PoolView:
     """Create or replace the pool of a tenant. Schedulers apply it within a second or two, also to waiting jobs."""
     return await api.pools.put(name, data)
@@ -55,13 +55,21 @@ async def remove_pool(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
     return {"status": "removed"}
 
 
-@POOLS.handle("PUT /queues/{name}/policy", "putQueuePolicy", Permission.POOLS_CHANGE, "Set a queue's policy")
+@POOLS.handle(
+    "PUT /queues/{name}/policy", "putQueuePolicy", Permission.POOLS_CHANGE, "Set a queue's policy", repeats=True
+)
 async def put_policy(api: ApiGiven, name: FromPath[str], data: JSONBody[PolicyBody]) -> PolicyView:
     """Set the scheduling policy of a queue's stored jobs, overriding the apps' setting."""
     return await api.pools.put_policy(name, data)
 
 
-@POOLS.handle("DELETE /queues/{name}/policy", "removeQueuePolicy", Permission.POOLS_CHANGE, "Remove a queue's policy")
+@POOLS.handle(
+    "DELETE /queues/{name}/policy",
+    "removeQueuePolicy",
+    Permission.POOLS_CHANGE,
+    "Remove a queue's policy",
+    repeats=True,
+)
 async def remove_policy(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
     """Remove the policy override of a queue."""
     await api.pools.remove_policy(name)
@@ -74,7 +82,7 @@ async def list_quotas(api: ApiGiven) -> QuotaList:
     return QuotaList(list(await api.quotas.list()))
 
 
-@POOLS.handle("PUT /quotas/{name}", "putQuota", Permission.POOLS_CHANGE, "Set a quota")
+@POOLS.handle("PUT /quotas/{name}", "putQuota", Permission.POOLS_CHANGE, "Set a quota", repeats=True)
 async def put_quota(api: ApiGiven, name: FromPath[str], data: JSONBody[QuotaBody], user: OfUser = None) -> QuotaView:
     """Set the quota of a tenant or one of its users, replacing the current one; `*` applies to each of them."""
     return await api.quotas.put(name, data, user=user)

@@ -72,13 +72,13 @@ async def get_demand(api: ApiGiven, state: State, name: FromPath[str], max_age: 
     return await read_shared(state, f"demand:{name}", max_age, read)
 
 
-@QUEUES.handle("POST /queues/{name}/pause", "pauseQueue", Permission.QUEUES_OPERATE, "Pause a queue")
+@QUEUES.handle("POST /queues/{name}/pause", "pauseQueue", Permission.QUEUES_OPERATE, "Pause a queue", repeats=True)
 async def pause_queue(api: ApiGiven, name: FromPath[str], data: JSONBody[PauseBody | None] = None) -> QueuePauseView:
     """Stop workers from starting jobs of the queue until it is resumed. Running jobs continue."""
     return await api.queues.pause(name, note="" if data is None else data.note)
 
 
-@QUEUES.handle("POST /queues/{name}/resume", "resumeQueue", Permission.QUEUES_OPERATE, "Resume a queue")
+@QUEUES.handle("POST /queues/{name}/resume", "resumeQueue", Permission.QUEUES_OPERATE, "Resume a queue", repeats=True)
 async def resume_queue(api: ApiGiven, name: FromPath[str]) -> ResumedView:
     """Resume a paused queue."""
     return ResumedView(was_paused=await api.queues.resume(name))

@@ -26,7 +26,9 @@ async def get_workers(api: ApiGiven, state: State, within: Within = 1.0, max_age
     return await read_shared(state, f"workers:{within}", max_age, read)
 
 
-@WORKERS.handle("POST /workers/control", "controlWorkers", Permission.WORKERS_CONTROL, "Control workers")
+@WORKERS.handle(
+    "POST /workers/control", "controlWorkers", Permission.WORKERS_CONTROL, "Control workers", repeats=True
+)
 async def control_workers(data: JSONBody[ControlBody], api: ApiGiven, within: Within = 1.0) -> ControlledWorkers:
     """Pause, resume or drain workers, change their concurrency or log level, or return their stacks.
 

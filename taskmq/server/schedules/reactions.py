@@ -30,7 +30,9 @@ async def get_reaction(api: ApiGiven, name: FromPath[str]) -> ReactionView:
     return await api.reactions.get(name)
 
 
-@REACTIONS.handle("PUT /reactions/{name}", "putReaction", Permission.SCHEDULES_CHANGE, "Create or replace a reaction")
+@REACTIONS.handle(
+    "PUT /reactions/{name}", "putReaction", Permission.SCHEDULES_CHANGE, "Create or replace a reaction", repeats=True
+)
 async def put_reaction(api: ApiGiven, name: FromPath[str], data: JSONBody[PutReactionBody]) -> Response[ReactionView]:
     """Create a reaction to ends of stored jobs or runs (201) or replace the one with this name (200).
 

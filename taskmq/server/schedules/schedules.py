@@ -105,7 +105,7 @@ async def explain(
     return await api.schedules.explain(name, count=count)
 
 
-@SCHEDULES.handle("POST /schedules/explain", "explainRule", Permission.SCHEDULES_READ, "Explain a rule")
+@SCHEDULES.handle("POST /schedules/explain", "explainRule", Permission.SCHEDULES_READ, "Explain a rule", repeats=True)
 async def explain_rule(
     api: ApiGiven,
     data: JSONBody[ScheduleRule],
@@ -116,7 +116,9 @@ async def explain_rule(
     return await api.schedules.explain_rule(data, count=count)
 
 
-@SCHEDULES.handle("POST /schedules/{name}/pause", "pauseSchedule", Permission.SCHEDULES_OPERATE, "Pause a schedule")
+@SCHEDULES.handle(
+    "POST /schedules/{name}/pause", "pauseSchedule", Permission.SCHEDULES_OPERATE, "Pause a schedule", repeats=True
+)
 async def pause_schedule(
     api: ApiGiven, name: FromPath[str], data: JSONBody[PauseScheduleBody | None] = None
 ) -> ScheduleView:
@@ -125,7 +127,11 @@ async def pause_schedule(
 
 
 @SCHEDULES.handle(
-    "POST /schedules/{name}/resume", "resumeSchedule", Permission.SCHEDULES_OPERATE, "Resume a schedule"
+    "POST /schedules/{name}/resume",
+    "resumeSchedule",
+    Permission.SCHEDULES_OPERATE,
+    "Resume a schedule",
+    repeats=True,
 )
 async def resume_schedule(api: ApiGiven, name: FromPath[str]) -> ScheduleView:
     """Resume a paused schedule."""

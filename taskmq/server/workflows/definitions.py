@@ -50,7 +50,9 @@ async def list_versions(api: ApiGiven, name: FromPath[str]) -> WorkflowVersions:
     return WorkflowVersions([*await api.workflows.versions(name)])
 
 
-@WORKFLOWS.handle("PUT /workflows/{name}", "putWorkflow", Permission.DEFINITIONS_CHANGE, "Store a workflow")
+@WORKFLOWS.handle(
+    "PUT /workflows/{name}", "putWorkflow", Permission.DEFINITIONS_CHANGE, "Store a workflow", repeats=True
+)
 async def put_workflow(api: ApiGiven, name: FromPath[str], data: JSONBody[WorkflowBody]) -> WorkflowView:
     """Store the workflow of a file. New content becomes the current version; known content changes nothing.
 
@@ -66,6 +68,7 @@ async def put_workflow(api: ApiGiven, name: FromPath[str], data: JSONBody[Workfl
     "activateWorkflow",
     Permission.DEFINITIONS_CHANGE,
     "Choose the current version of a workflow",
+    repeats=True,
 )
 async def activate(api: ApiGiven, name: FromPath[str], data: JSONBody[ActivateBody]) -> WorkflowView:
     """Make a version the current one: runs without a version get it from now on, and its schedule starts them."""

@@ -147,7 +147,7 @@ async def redrive(api: ApiGiven, run_id: FromPath[str], data: JSONBody[RedriveBo
     return await api.runs.redrive(run_id, step=body.step, dry_run=body.dry_run)
 
 
-@RUNS.handle("POST /runs/{run_id}/hold", "holdRun", Permission.WORKFLOWS_OPERATE, "Hold a run")
+@RUNS.handle("POST /runs/{run_id}/hold", "holdRun", Permission.WORKFLOWS_OPERATE, "Hold a run", repeats=True)
 async def hold(api: ApiGiven, run_id: FromPath[str], data: JSONBody[HoldRunBody | None] = None) -> dict[str, str]:
     """Hold a run and its child runs: running jobs end, and no step starts until the run is released.
 
@@ -157,7 +157,9 @@ async def hold(api: ApiGiven, run_id: FromPath[str], data: JSONBody[HoldRunBody 
     return {"status": "held", "run_id": run_id}
 
 
-@RUNS.handle("POST /runs/{run_id}/release", "releaseRun", Permission.WORKFLOWS_OPERATE, "Release a held run")
+@RUNS.handle(
+    "POST /runs/{run_id}/release", "releaseRun", Permission.WORKFLOWS_OPERATE, "Release a held run", repeats=True
+)
 async def release(api: ApiGiven, run_id: FromPath[str]) -> dict[str, str]:
     """Release a held run: the steps that became ready meanwhile start. 409: a run above it is held."""
     await api.runs.release(run_id)

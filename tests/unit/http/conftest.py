@@ -11,10 +11,10 @@ from litestar.testing import TestClient
 
 from taskmq import TaskMQ
 from taskmq.access import IdentityAdministration, PasswordHasher
+from taskmq.api._generated.operations import OPERATIONS
 from taskmq.contracts.broker import Broker, Outgoing
 from taskmq.contracts.identity import Actor
 from taskmq.http import Client, Retries
-from taskmq.http.operations import OPERATIONS
 from taskmq.model.topology import WorkQueue
 from taskmq.reactions import JobEnded, job
 from tests.unit.app_kit import new_file_store, new_url

@@ -12,6 +12,7 @@ import pytest
 from msgspec import Raw
 
 from taskmq import TaskMQ
+from taskmq.api._generated.operations import OPERATIONS
 from taskmq.api.accounts import NewRole
 from taskmq.api.dead_letters import ReplayBody
 from taskmq.api.definitions import DefinitionBody
@@ -58,7 +59,6 @@ from taskmq.http import AsyncClient, Client
 from taskmq.http._generated.jobs import JobCalls
 from taskmq.http.aio.jobs import AsyncJobCalls
 from taskmq.http.bodies import result_of
-from taskmq.http.operations import OPERATIONS
 from taskmq.model.envelope import JSON, BlobReference
 from taskmq.model.history.rollups import RunFailure
 from taskmq.model.identity import AuditEntry, Role, Scope
