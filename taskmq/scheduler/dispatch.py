@@ -38,10 +38,6 @@ _SHARING: Final = 1.0
 _BATCH: Final = 500
 # Reading the lanes takes at most a tenth of the time.
 _READING: Final = 10
-# A pick that returns fewer than this has emptied its lane. A larger one may have met expired jobs, so the lanes are
-# read again soon.
-_FEW: Final = 50
-_SOON: Final = 0.1
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 _GRACE: Final = 5.0
@@ -354,11 +350,10 @@ class JobDispatcher:
         found = Counter(Lane(job.queue, job.priority, job.tenant) for batch in batches for job in batch.jobs)
         for pick in picks:
             if found[pick.lane] < pick.count:
-                self._state.shares.drop(pick.lane)
                 # Jobs that fit on no node are tried again when a job leaves, or at the next poll.
-                is_held = self._state.rules.is_placed(pick.lane.queue) or pick.lane.tenant in self._state.held_back
-                if pick.count >= _FEW and not is_held:
-                    self._next_poll = min(self._next_poll, self._now() + _SOON)
+                self._state.shares.drop(pick.lane)
+        # These counted as picked, so their lanes may have more jobs.
+        self._state.is_stale |= any(batch.expired for batch in batches)
 
     def _room(self, queue: str) -> int:
         """Return the free capacity of a queue that any worker may serve."""

@@ -209,7 +209,7 @@ class PostgresDispatch(SharedDispatch):
             rows, key=lambda row: (order[row["queue"], row["priority"], row["tenant"]], row["due"], row["id"].bytes)
         )
         jobs = await dispatched_jobs(rows, self._database.dispatches, self._names)
-        return DispatchBatch(rows[0]["batch"], False, jobs)
+        return DispatchBatch(rows[0]["batch"], False, jobs, rows[0]["expired"])
 
     async def confirm(self, batches: Sequence[int]) -> None:
         await self._for_batches(CONFIRM, batches)

@@ -277,27 +277,29 @@ class JobModel:
         if not self._holds(partition, epoch):
             return None
         jobs: list[DispatchedJob] = []
+        expired = 0
         for job in [job for pick in picks for job in self.ready(pick.lane)[: pick.count]]:
             if job.expires is not None and job.expires <= self.now:
+                expired += 1
                 self._end_by_itself(job, JobState.EXPIRED, "its time was over before it started")
             else:
                 token = next_token(job.token, self._dice.getrandbits(32))
                 changed = self._set(job, JobState.DISPATCHED, token=token, dispatched=self.now, started=None)
                 self._crashes.pop(job.id, None)
                 jobs.append(self._hand_out(changed))
-        return self._batch(partition, epoch, jobs)
+        return self._batch(partition, epoch, jobs, expired)
 
     def _hand_out(self, job: JobRecord) -> DispatchedJob:
         return dispatched_job(job, outages=self._outages[job.id], crashes=self._crashes.get(job.id))
 
-    def _batch(self, partition: int, epoch: int, jobs: list[DispatchedJob]) -> DispatchBatch | None:
+    def _batch(self, partition: int, epoch: int, jobs: list[DispatchedJob], expired: int = 0) -> DispatchBatch | None:
         if not jobs:
             return None
         self._last_batch += 1
         self._batches[self._last_batch] = OpenBatch(
             self._last_batch, partition, epoch, {job.id: job.token for job in jobs}
         )
-        return DispatchBatch(self._last_batch, False, jobs)
+        return DispatchBatch(self._last_batch, False, jobs, expired)
 
     def put_behind(self, partition: int, epoch: int, gates: Mapping[str, str]) -> None:
         if self._holds(partition, epoch):

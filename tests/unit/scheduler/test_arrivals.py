@@ -5,7 +5,7 @@ import pytest
 from taskmq.contracts.jobs import Lane, decode_lanes, encode_lanes, partition_of, ready_topic
 from taskmq.model.topology import reports_queue
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Stage, play, until
+from tests.unit.scheduler.stage import Stage, play, play_one, until
 from tests.unit.store_kit import StagedStore
 
 # So long that no test waits for a poll started afterwards: it takes a tenth of the time.
@@ -75,6 +75,24 @@ async def test_a_lane_of_another_partition_is_left_to_its_holder(stage: Stage, /
     await player.has(2)
     reports = {envelope.store.reports for envelope in player.envelopes if envelope.store is not None}
     assert reports == {reports_queue("shop", partition_of(other))}
+
+
+@run_by(play_one)
+async def test_jobs_behind_expired_ones_start_without_polling(stage: Stage, /) -> None:
+    stage.start()
+    player = await stage.player_of_declared()
+    # All that the queue takes, but four.
+    await stage.submit(60)
+    await player.has(60)
+
+    await stage.submit(3, expires=stage.clock.now_ms())
+    await stage.submit(4)
+    stage.broker.announce(ready_topic(0), b"")
+
+    began = stage.clock.monotonic()
+    await until(lambda: len(player.deliveries) == 64)
+
+    assert stage.clock.since(began) < 0.1
 
 
 @pytest.mark.parametrize("body", [b"", b"[", b"{}", b'[["work"]]', b'[["work","4",""]]', b"\xff", b"[" * 100_000])

@@ -64,7 +64,8 @@ n as (insert into taskmq.event (id, at, number, version, kind, state, actor, not
 o as (insert into taskmq.dispatch_batch (partition, epoch, at, ids, tokens)
       select {partition}, {epoch}, taskmq.now_ms(), array_agg(id), array_agg(token) from u having count(*) > 0
       returning id)
-select u.*, (select detail from taskmq.job_detail d where d.id = u.id) as detail, o.id as batch from u, o"""
+select u.*, (select detail from taskmq.job_detail d where d.id = u.id) as detail, o.id as batch,
+  (select count(*) from x) as expired from u, o"""
 
 
 DISPATCH: Final = _dispatch(

@@ -136,7 +136,7 @@ def _record_batch(transaction: Transaction, partition: int, epoch: int, chosen: 
     if not chosen.jobs:
         return None
     number = _write_batch(transaction, partition, epoch, [(job_id, token) for job_id, _, token, _ in chosen.rows])
-    return DispatchBatch(number, False, chosen.jobs)
+    return DispatchBatch(number, False, chosen.jobs, len(chosen.expired))
 
 
 def _write_batch(transaction: Transaction, partition: int, epoch: int, jobs: Iterable[tuple[bytes, int]]) -> int:
@@ -309,13 +309,14 @@ class _Dispatch:
     Attributes:
         jobs: the dispatched jobs.
         rows: their new values: id, state, token, instant.
+        expired: ids of the jobs that end instead.
     """
 
     def __init__(self, transaction: Transaction) -> None:
         self.jobs: list[DispatchedJob] = []
         self.rows: list[tuple[bytes, int, int, int]] = []
+        self.expired: list[bytes] = []
         self._transaction = transaction
-        self._expired: list[bytes] = []
 
     def add_lane(self, lane: Lane, count: int) -> None:
         """Add the first jobs of a lane, up to `count`."""
@@ -344,7 +345,7 @@ class _Dispatch:
     def write(self) -> None:
         """Write the dispatched jobs, and end the expired ones."""
         run_each(self._transaction.connection, _DISPATCH, self.rows)
-        expired = load(self._transaction, self._expired)
+        expired = load(self._transaction, self.expired)
         for job in expired.values():
             job.step(JobState.EXPIRED, now=self._transaction.now)
             job.give_reason(_EXPIRED_REASON)
@@ -355,7 +356,7 @@ class _Dispatch:
         job_id, due, key, task, attempt, last_token, expires, body, first_started, outages, detail = row
         now = self._transaction.now
         if expires is not None and expires <= now:
-            self._expired.append(job_id)
+            self.expired.append(job_id)
             return
         token = (last_token >> 32) + 1 << 32 | number
         self.rows.append((job_id, _DISPATCHED, token, now))

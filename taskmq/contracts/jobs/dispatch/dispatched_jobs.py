@@ -77,8 +77,10 @@ class DispatchBatch(msgspec.Struct, frozen=True):
     Attributes:
         confirmed: whether the broker confirmed them.
         jobs: jobs that still have the token of the batch.
+        expired: number of jobs that ended in the same dispatch, because they had expired.
     """
 
     id: int
     confirmed: bool
     jobs: list[DispatchedJob]
+    expired: int = 0

@@ -72,8 +72,8 @@ class DispatchStore(Protocol):
     async def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         """Dispatch the jobs, and record the batch; None if there were none.
 
-        Expired jobs end instead, and count as picked. A caller without an answer (an uncertain `StoreUnavailable`)
-        acquires the partition again: its next holder gets the batch from `take_over`.
+        Expired jobs end instead, and count as picked; the batch says how many. A caller without an answer (an
+        uncertain `StoreUnavailable`) acquires the partition again: its next holder gets the batch from `take_over`.
         """
         ...
 

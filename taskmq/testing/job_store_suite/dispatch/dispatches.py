@@ -154,6 +154,7 @@ class Dispatches(JobStoreCase):
         batch = await driver.dispatch()
 
         assert ids(batch.jobs) == [live.id]
+        assert batch.expired == 2
         for job in late:
             record = await driver.read(job)
             assert record.state is JobState.EXPIRED
