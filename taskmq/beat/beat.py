@@ -20,6 +20,7 @@ from taskmq.beat.server_clock import ServerClock
 from taskmq.contracts.stores import State, Timekeeper, state_required
 from taskmq.durable.service import is_interruption, unless_set
 from taskmq.errors import SendError, StateUnavailable, TooLarge, UnsupportedFeature
+from taskmq.model.outcome import error_line, message_of, type_name
 from taskmq.model.telemetry.metrics import BeatSnapshot
 from taskmq.model.units import LAST_INSTANT
 from taskmq.schedules import ScheduleEntry
@@ -37,6 +38,10 @@ _ROUND: Final = 250
 _ROUNDS: Final = 8
 _RETRY_PAUSE_MS: Final = 500
 _FAILED_PAUSE_MS: Final = 10_000
+# Subjects of complaints.
+_STATE: Final = "state"
+_CLAIMS: Final = "claims"
+_BROKER: Final = "broker"
 _LOOK_MS: Final = 1_000
 _FAR: Final = LAST_INSTANT
 # Nothing is published this close to the end of its lease.
@@ -68,6 +73,11 @@ class BeatStatus(msgspec.Struct, frozen=True, kw_only=True):
     state_silence: float | None
     emitted: int
     failed: int
+
+
+def _schedule(name: str) -> str:
+    """Return the subject of complaints about a schedule."""
+    return f"schedule {name}"
 
 
 def _has_reactions(app: TaskMQ) -> bool:
@@ -120,6 +130,8 @@ class Beat:
         self._answered: float | None = None
         self._has_begun = False
         self._trouble: str | None = None
+        # The last complaint about each subject, until it is over.
+        self._complaints: dict[str, str] = {}
 
     def stop(self) -> None:
         """Make `run` return once current emissions are confirmed."""
@@ -216,7 +228,8 @@ class Beat:
                 await self._catalogue.look()
                 await self._records.load(list(self._catalogue.entries))
             except StateUnavailable as error:
-                _log.warning("state unavailable, starting later: %s", error)
+                if self._is_news(_STATE, error):
+                    _log.warning("state unavailable, starting later: %s", error)
                 await self._pause()
                 continue
             self._has_answered()
@@ -234,7 +247,8 @@ class Beat:
             try:
                 await self._look()
             except StateUnavailable as error:
-                _log.warning("checking for changed schedules failed: %s", error)
+                if self._is_news(_STATE, error):
+                    _log.warning("checking for changed schedules failed, will retry: %s", error)
 
     async def _look(self) -> None:
         await self._clock.measure()
@@ -246,12 +260,21 @@ class Beat:
             self._records.forget(gone)
             self._wakes.pop(gone, None)
             self._watched.discard(gone)
+            self._complaints.pop(_schedule(gone), None)
         self._wake(names, self._clock.now_ms())
         # The clock may differ from when the loop went to sleep.
         self._is_nudged.set()
 
     def _has_answered(self) -> None:
         self._answered = self._app.sessions.clock.monotonic()
+        self._complaints.pop(_STATE, None)
+
+    def _is_news(self, subject: str, error: BaseException) -> bool:
+        """Return whether the error is another one than the last about the subject, and keep it."""
+        complaint = error_line(type_name(error), message_of(error))
+        is_news = self._complaints.get(subject) != complaint
+        self._complaints[subject] = complaint
+        return is_news
 
     def _wake(self, names: Iterable[str], instant: int) -> None:
         first = self._due[0][0] if self._due else instant + 1
@@ -303,9 +326,11 @@ class Beat:
 
         def take(entry: ScheduleEntry, record: ScheduleRecord) -> None:
             turns[entry.name] = take_turn(record, entry, now=self._clock.now_ms(), replica=self._replica)
+            self._complaints.pop(_schedule(entry.name), None)
 
         def on_failure(entry: ScheduleEntry, error: BaseException) -> None:
-            _log.error("schedule %s: emission failed, will retry", entry.name, exc_info=error)
+            if self._is_news(_schedule(entry.name), error):
+                _log.error("schedule %s: emission failed, will retry", entry.name, exc_info=error)
             turns[entry.name] = Turn(wake=self._clock.now_ms() + _FAILED_PAUSE_MS)
 
         steps = [RecordStep(entry.name, partial(take, entry), partial(on_failure, entry)) for entry in entries]
@@ -314,10 +339,12 @@ class Beat:
         except StateUnavailable as error:
             # Claims that succeeded all the same are published by the beat that sees the end of their leases.
             self._trouble = f"claiming schedules failed: {error}"
-            _log.warning("claiming schedules failed: %s", error)
+            if self._is_news(_CLAIMS, error):
+                _log.warning("claiming schedules failed, will retry: %s", error)
             self._wake([entry.name for entry in entries], self._clock.now_ms() + _RETRY_PAUSE_MS)
             return
         self._trouble = None
+        self._complaints.pop(_CLAIMS, None)
         emissions: list[Emission] = []
         for entry in entries:
             turn = turns[entry.name]
@@ -341,13 +368,17 @@ class Beat:
             pending = [one for one, error in failures.items() if not isinstance(error, _BrokenSend | TooLarge)]
             if pending:
                 self._trouble = f"occurrences are not sent: {failures[pending[0]]}"
-                _log.warning("publishing %d occurrences failed, will retry: %s", len(pending), failures[pending[0]])
+                if self._is_news(_BROKER, failures[pending[0]]):
+                    _log.warning(
+                        "publishing %d occurrences failed, will retry: %s", len(pending), failures[pending[0]]
+                    )
                 if self._is_stopping.is_set():
                     await self._change_claims(pending, lambda _, record, claims: release_claims(record, claims))
                     return
                 await self._pause()
             else:
                 self._trouble = None
+                self._complaints.pop(_BROKER, None)
 
     async def _publish(self, emissions: Sequence[Emission], now: int) -> dict[Emission, SendError]:
         """Publish; an emission whose middleware fails is left to the end of its lease, and blocks no other."""
