@@ -253,7 +253,7 @@ def check_task_name(name: str) -> str:
         InvalidOption: it is not.
     """
     if _TASK_NAME.fullmatch(name) is None:
-        raise InvalidOption(f"task name {name!r}: 1 to 128 characters of A-Z a-z 0-9 _ . : -")
+        raise InvalidOption(f"task name {name[:80]!r}: 1 to 128 characters of A-Z a-z 0-9 _ . : -")
     return name
 
 

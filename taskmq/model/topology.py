@@ -226,9 +226,9 @@ def check_queue_name(name: str) -> str:
     # `isprintable` comes first: a lone surrogate cannot be encoded.
     if not name.isprintable() or not 0 < len(name.encode()) <= _NAME_LIMIT or reserved or name != name.strip():
         raise InvalidOption(
-            f"queue name {name!r}: 1 to {_NAME_LIMIT} printable bytes, not starting with 'amq.', 'taskmq.' or '>', "
-            "not ending with '.dlq', '.jobs', '.parcels', '.p.high', '.p.low' or '.s' or '.lane' and two digits, and "
-            "without '*' or '#' between dots"
+            f"queue name {name[:80]!r}: 1 to {_NAME_LIMIT} printable bytes, not starting with 'amq.', 'taskmq.' or "
+            "'>', not ending with '.dlq', '.jobs', '.parcels', '.p.high', '.p.low' or '.s' or '.lane' and two "
+            "digits, and without '*' or '#' between dots"
         )
     return check_reachable(name, what="queue")
 
@@ -262,7 +262,7 @@ def check_order_key(key: object) -> str:
         InvalidOption: it is not a text of 1 to 255 bytes.
     """
     if not isinstance(key, str) or not 0 < len(key.encode(errors="replace")) <= _KEY_LIMIT:
-        raise InvalidOption(f"order_key: {key!r} must be a string of 1 to {_KEY_LIMIT} bytes")
+        raise InvalidOption(f"order_key: {key!r:.80} must be a string of 1 to {_KEY_LIMIT} bytes")
     return key
 
 

@@ -29,7 +29,7 @@ def check_key(key: object, *, option: str) -> str:
         InvalidOption: it is not a text of 1 to 255 bytes, or begins like derived ids, which are keys as well.
     """
     if not isinstance(key, str) or not 0 < len(key.encode(errors="replace")) <= KEY_LIMIT:
-        raise InvalidOption(f"{option}: {key!r} must be a string of 1 to {KEY_LIMIT} bytes")
+        raise InvalidOption(f"{option}: {key!r:.80} must be a string of 1 to {KEY_LIMIT} bytes")
     if is_derived_id(key):
         raise InvalidOption(f"{option}: {key[:80]!r} has a prefix reserved for keys of schedules and events")
     return key

@@ -124,7 +124,7 @@ def check_group(group: str) -> str:
         InvalidOption: it is not.
     """
     if _GROUP.fullmatch(group) is None:
-        raise InvalidOption(f"group {group!r}: must be 1 to 128 characters of A-Z a-z 0-9 _ . -")
+        raise InvalidOption(f"group {group[:80]!r}: must be 1 to 128 characters of A-Z a-z 0-9 _ . -")
     return group
 
 

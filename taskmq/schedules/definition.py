@@ -89,7 +89,7 @@ def check_schedule_name(name: str) -> str:
         InvalidOption: the name is invalid.
     """
     if not name or not name.isprintable():
-        raise InvalidOption(f"schedule {name!r}: a name must be printable text")
+        raise InvalidOption(f"schedule {name[:80]!r}: a name must be printable text")
     tenant, own = split_tenant_key(name)
     if tenant and (not own or tenant_key(tenant, own) != name):
         meant = tenant_key(tenant, own or "NAME")

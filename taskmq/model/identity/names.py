@@ -52,7 +52,7 @@ def check_answerer(name: str) -> str:
     if name.startswith(GROUP):
         check_group(name.removeprefix(GROUP))
     elif name not in _ROLES:
-        raise InvalidOption(f"no role {name!r}: {did_you_mean(name, _ROLES)}; a group is group:NAME")
+        raise InvalidOption(f"no role {name[:80]!r}: {did_you_mean(name, _ROLES)}; a group is group:NAME")
     return name
 
 

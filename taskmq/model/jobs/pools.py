@@ -120,7 +120,7 @@ class TenantPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self
 
     def _refuse(self, reason: str) -> NoReturn:
-        raise InvalidOption(f"pool {self.name!r}: {reason}")
+        raise InvalidOption(f"pool {self.name[:80]!r}: {reason}")
 
 
 class Sharing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

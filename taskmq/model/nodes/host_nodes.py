@@ -126,7 +126,7 @@ def check_node_name(name: str) -> str:
     """
     if not _NAME.fullmatch(name):
         raise InvalidOption(
-            f"node {name!r}: 1 to 128 letters, digits, '_', '.', ':' and '-', beginning with a letter or a digit"
+            f"node {name[:80]!r}: 1 to 128 letters, digits, '_', '.', ':' and '-', beginning with a letter or a digit"
         )
     check_queue_name(node_queue(name))
     return name
@@ -143,8 +143,8 @@ def check_labels(labels: Mapping[str, str], *, what: str) -> dict[str, str]:
     for name, value in labels.items():
         if not _NAME.fullmatch(name) or not value.isprintable() or not 0 < len(value) <= _LONGEST_LABEL:
             raise InvalidOption(
-                f"{what}: {name!r}={value[:80]!r} is not a label: a name of letters, digits, '_', '.', ':' and '-', "
-                f"and 1 to {_LONGEST_LABEL} printable characters"
+                f"{what}: {name[:80]!r}={value[:80]!r} is not a label: a name of letters, digits, '_', '.', ':' and "
+                f"'-', and 1 to {_LONGEST_LABEL} printable characters"
             )
     return dict(labels)
 

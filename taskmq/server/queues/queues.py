@@ -108,4 +108,4 @@ def check_typed_name(typed: str, name: str) -> None:
         Problem: the names differ.
     """
     if typed != name:
-        raise Problem.about("name", f"{typed!r} does not match {name!r} in the path: nothing was changed")
+        raise Problem.about("name", f"{typed[:80]!r} does not match {name[:80]!r} in the path: nothing was changed")

@@ -312,7 +312,7 @@ class Run(Generic[R_co]):
             StoreUnavailable: some may have been added, and will run.
         """
         if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
-            raise InvalidOption(f"key={key!r}: 1 to {_LONGEST_KEY} characters")
+            raise InvalidOption(f"key={key[:80]!r}: 1 to {_LONGEST_KEY} characters")
         calls = [batch_call(job.call) for job in jobs]
         if calls:
             await self._service.add(self.id, calls, key=key)

@@ -260,7 +260,7 @@ def check_run_id(run_id: str) -> str:
         InvalidOption: it may not.
     """
     if not 1 <= len(run_id) <= 128 or not _CHARACTERS.issuperset(run_id):
-        raise InvalidOption(f"run_id={run_id!r}: 1 to 128 characters of A-Z a-z 0-9 _ . : -")
+        raise InvalidOption(f"run_id={run_id[:80]!r}: 1 to 128 characters of A-Z a-z 0-9 _ . : -")
     return check_chosen_id(run_id, tenant=None, what="run_id")
 
 

@@ -75,7 +75,7 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.tenant if self.user is None else f"{self.tenant}/{self.user}"
 
     def _refuse(self, reason: str) -> NoReturn:
-        raise InvalidOption(f"quota of {self.name!r}: {reason}")
+        raise InvalidOption(f"quota of {self.name[:80]!r}: {reason}")
 
 
 class QuotaExcess(msgspec.Struct, frozen=True, kw_only=True):
