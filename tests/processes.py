@@ -4,6 +4,9 @@ The tests of the gate take 17 s of processor time to collect. A process that beg
 
 Each process runs one unit of tests after the other. Most units are single tests; the tests of a module that share a
 fixture of the module are one unit. Each process has its own fixtures of the session.
+
+A RabbitMQ node costs 6 s of processor time to start, and a hundredth of a processor while it waits. Two processes
+therefore run the tests that need one, and the others join them only when all other tests have begun.
 """
 
 import functools
@@ -22,6 +25,7 @@ from tests import ignored_signals
 
 _FORK: Final = multiprocessing.get_context("fork")
 _SECONDS_TO_END: Final = 60
+_PROCESSES_WITH_NODE: Final = 2
 
 # Indexes of the collected tests.
 _Unit: TypeAlias = list[int]
@@ -42,7 +46,7 @@ class Distribution:
             return None  # pytest's own loop reports errors of the collection
         if (terminal := session.config.pluginmanager.get_plugin("terminalreporter")) is not None:
             terminal.showfspath = False  # the results of several modules alternate
-        units = _divide(session.items)
+        units = Units(session.items)
         processes = list[_Process]()
         number = 0
         try:
@@ -62,11 +66,36 @@ class Distribution:
         return True
 
 
-def _divide(items: Sequence[pytest.Item]) -> deque[_Unit]:
-    units: dict[str | Path, _Unit] = {}
-    for index, item in enumerate(items):
-        units.setdefault(item.path if _is_shared(item.path) else item.nodeid, []).append(index)
-    return deque(units.values())
+class Units:
+    """Units that no process has begun, in the order of their first tests."""
+
+    def __init__(self, items: Sequence[pytest.Item]) -> None:
+        units: dict[str | Path, _Unit] = {}
+        for index, item in enumerate(items):
+            units.setdefault(item.path if _is_shared(item.path) else item.nodeid, []).append(index)
+        self._items = items
+        self._left: dict[bool, deque[_Unit]] = {True: deque(), False: deque()}
+        for unit in units.values():
+            self._left[self._needs_node(unit)].append(unit)
+
+    def __bool__(self) -> bool:
+        return any(self._left.values())
+
+    def take(self, *, has_node: bool) -> _Unit:
+        """Remove and return the first unit that needs a node, or needs none; else the first one, if any."""
+        units = self._left[has_node] or self._left[not has_node]
+        return units.popleft() if units else []
+
+    def put_back(self, unit: _Unit) -> None:
+        """Make it the next one."""
+        self._left[self._needs_node(unit)].appendleft(unit)
+
+    def clear(self) -> None:
+        for units in self._left.values():
+            units.clear()
+
+    def _needs_node(self, unit: _Unit) -> bool:
+        return any(self._items[index].get_closest_marker("rabbitmq") is not None for index in unit)
 
 
 @functools.cache
@@ -80,6 +109,7 @@ class _Process:
     """A test process, as the distributing process has it."""
 
     def __init__(self, session: pytest.Session, number: int, others: Sequence["_Process"]) -> None:
+        self._has_node: bool = sum(each._has_node for each in others) < _PROCESSES_WITH_NODE
         self.connection, inside = _FORK.Pipe()
         # A connection closes with this process only if the others have no copies of this end.
         copies = [self.connection, *(each.connection for each in others)]
@@ -89,7 +119,7 @@ class _Process:
         self._session = session
         self._unit: _Unit = []
 
-    def step(self, units: deque[_Unit]) -> bool:
+    def step(self, units: Units) -> bool:
         """Process one message; return False if the process has ended.
 
         Raises:
@@ -97,7 +127,7 @@ class _Process:
         """
         hook, arguments = self._receive()
         if hook == "ready":
-            self._unit = units.popleft() if units else []
+            self._unit = units.take(has_node=self._has_node)
             self.connection.send(self._unit)
         elif hook != "ended":
             self._report(hook, arguments)
@@ -110,7 +140,7 @@ class _Process:
             elif self.process.exitcode:
                 raise RuntimeError(f"a test process ended with {self.process.exitcode}")
             if self._unit:
-                units.appendleft(self._unit)
+                units.put_back(self._unit)
         return hook != "ended"
 
     def end(self) -> None:

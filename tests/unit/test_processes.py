@@ -1,11 +1,13 @@
-"""Crashes and broken fixtures in the processes of `pytest --processes`."""
+"""Crashes and broken fixtures in the processes of `pytest --processes`, and the order of their tests."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.docs.blocks import ROOT
+from tests.processes import Units
 
 _CONFTEST = """
 from tests.processes import Distribution
@@ -83,3 +85,25 @@ def test_an_error_at_the_end_of_a_process_fails_the_run(tmp_path: Path) -> None:
 
     assert done.returncode == 3
     assert "ValueError: not closed" in done.stderr
+
+
+class _Item:
+    path = ROOT / "tests" / "__init__.py"
+
+    def __init__(self, name: str, *markers: str) -> None:
+        self.nodeid = name
+        self._markers = markers
+
+    def get_closest_marker(self, name: str) -> bool | None:
+        return name in self._markers or None
+
+
+def test_a_process_without_a_node_begins_tests_that_need_one_last() -> None:
+    items: list[Any] = [_Item("a"), _Item("b", "rabbitmq"), _Item("c"), _Item("d", "rabbitmq")]
+
+    assert _take_all(Units(items), has_node=False) == [[0], [2], [1], [3]]
+    assert _take_all(Units(items), has_node=True) == [[1], [3], [0], [2]]
+
+
+def _take_all(units: Units, *, has_node: bool) -> list[list[int]]:
+    return list(iter(lambda: units.take(has_node=has_node), []))
