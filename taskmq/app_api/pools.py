@@ -1,6 +1,8 @@
 """Pools, scheduling policies of queues, and quotas."""
 
+import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -16,11 +18,15 @@ from taskmq.api.pools import (
 )
 from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.views import instant_text, render_all, view_of
+from taskmq.contracts.jobs import TenantBacklog
 from taskmq.errors import InvalidOption, JobNotFound, RequestRefused
 from taskmq.model.jobs.pools import QueuePolicy, TenantPool
 from taskmq.model.units import did_you_mean
 from taskmq.stored_jobs import QuotaState
 from taskmq.stored_jobs.explanations import explain_job
+
+# Backlogs that are explained at a time.
+_TOGETHER: Final = 10
 
 
 class AppPools(AppCalls):
@@ -55,25 +61,27 @@ class AppPools(AppCalls):
             raise InvalidOption(f"limit={limit}: give at least 1")
         session, store, tenant = self._app.sessions.current(), self._app.sessions.store(), self._caller.tenant
         backlogs = [one for one in await store.dispatching.tenant_backlogs() if tenant in (None, one.tenant)]
-        found: list[BacklogView] = []
-        for one in backlogs[:limit]:
+
+        async def explain(one: TenantBacklog) -> BacklogView | None:
             try:
                 record = await self._app.jobs.aget(one.first)
             except JobNotFound:
                 # Ended and erased meanwhile.
-                continue
-            found.append(
-                BacklogView(
-                    tenant=one.tenant,
-                    jobs=one.jobs,
-                    oldest=instant_text(one.oldest),
-                    first=one.first,
-                    task=record.task,
-                    queue=record.queue,
-                    reasons=(await explain_job(session, store, record, reader=tenant)).reasons,
-                )
+                return None
+            return BacklogView(
+                tenant=one.tenant,
+                jobs=one.jobs,
+                oldest=instant_text(one.oldest),
+                first=one.first,
+                task=record.task,
+                queue=record.queue,
+                reasons=(await explain_job(session, store, record, reader=tenant)).reasons,
             )
-        return found
+
+        found: list[BacklogView | None] = []
+        for start in range(0, min(limit, len(backlogs)), _TOGETHER):
+            found += await asyncio.gather(*map(explain, backlogs[start : min(start + _TOGETHER, limit)]))
+        return [one for one in found if one is not None]
 
     async def put(self, name: str, body: PoolBody) -> PoolView:
         """Create or replace the pool of a tenant. Schedulers apply it within a second or two, also to waiting jobs.
