@@ -38,7 +38,7 @@ from taskmq.errors import (
     UnsupportedFeature,
 )
 from taskmq.model.envelope import JSON, Envelope
-from taskmq.model.keys import worker_key
+from taskmq.model.keys import tenant_key, worker_key
 from taskmq.model.outcome import AlreadyDone, Dead, Interrupted, Outcome, Snoozed, Succeeded
 from taskmq.model.values.light_values import REFERENCE
 from taskmq.run.context import SCHEDULE_NAME
@@ -310,7 +310,10 @@ def _key_of(attempt: Attempt) -> str | None:
 def _ttl_of(attempt: Attempt) -> float:
     """Return the seconds for which the attempt's key is remembered."""
     envelope = attempt.envelope
-    is_occurrence = envelope.key == attempt.job_id and _is_scheduled(envelope)
+    key = envelope.key or ""
+    # Beat's key is the whole id, a scheduler's the id within the tenant.
+    is_own_id = attempt.job_id in (key, tenant_key(envelope.tenant, key))
+    is_occurrence = is_own_id and _is_scheduled(envelope)
     return attempt.task.plan.idempotency.ttl_of(is_occurrence=is_occurrence)
 
 

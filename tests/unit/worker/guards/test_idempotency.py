@@ -13,6 +13,7 @@ from taskmq.contracts.stores import ClaimStore, Granted, Held, State
 from taskmq.model.envelope import Invitation, decode_envelope
 from taskmq.model.outcome import AlreadyDone, Cancelled, Dead, Outcome, Retried, Snoozed, Succeeded
 from taskmq.model.states import JobState
+from taskmq.run.context import SCHEDULE_NAME
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt, Permit
 from taskmq.worker.guards.idempotency import IdempotencyGuard, StoredKeys
@@ -419,6 +420,24 @@ async def test_only_success_keeps_the_key(app: StagedApp, shop: Shop, /, outcome
 
     answer = await _claim(_state(app).claims, "once:pay:order:7")
     assert isinstance(answer, Granted) is is_free
+
+
+@pytest.mark.parametrize("key", ["tick", "@north:tick"])
+@run_by(_play)
+async def test_the_key_of_an_occurrence_of_a_tenant_is_remembered_for_a_quarter_of_an_hour(
+    app: StagedApp, shop: Shop, /, key: str
+) -> None:
+    (gate,) = _gates(app, 1)
+    attempt = _attempt(app, "@north:tick")
+    attempt.envelope = replace(attempt.envelope, tenant="north", key=key, meta={SCHEDULE_NAME: "tide"})
+    entered = await _enter_gate(gate, attempt)
+    assert not isinstance(entered, Outcome)
+    await entered.release(Succeeded(None), None)
+
+    app.fake_clock.advance(890)
+    assert not _is_pass(await gate.acquire(attempt))
+    app.fake_clock.advance(20)
+    assert _is_pass(await gate.acquire(attempt))
 
 
 def test_without_a_state_a_worker_with_keyed_tasks_refuses_to_start() -> None:
