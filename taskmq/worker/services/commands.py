@@ -229,6 +229,8 @@ def _set_log_level(word: str) -> _Reply:
         level = read_level(word)
     except InvalidOption as error:
         return "refused", str(error), ""
+    # Whatever the levels are, this line is written.
+    root.setLevel(min(root.level, level, logging.WARNING))
     _log.warning("log level changed from %s to %s on operator command", before, level_name(level))
     root.setLevel(level)
     return "done", f"{before} -> {level_name(level)}", ""

@@ -159,6 +159,23 @@ async def test_a_paused_worker_says_so_and_a_draining_one_cannot_be_paused(opera
     )
 
 
+@pytest.mark.parametrize(("before", "after"), [("error", "debug"), ("debug", "critical"), ("critical", "error")])
+@run_by(run)
+async def test_the_change_of_a_log_level_is_logged_whatever_the_levels_are(
+    operator: TaskMQ, /, before: str, after: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = logging.getLogger()
+    level = root.level
+    try:
+        root.setLevel(before.upper())
+        async with working(operator, "a"):
+            await tell(operator, "log_level", "a", level=after)
+    finally:
+        root.setLevel(level)
+
+    assert f"log level changed from {before} to {after} on operator command" in caplog.messages
+
+
 @run_by(run)
 async def test_the_log_level_can_be_changed_and_an_unknown_one_is_refused(operator: TaskMQ, /) -> None:
     root = logging.getLogger()
