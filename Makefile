@@ -42,8 +42,9 @@ demo: $(UV)
 	$(UV) sync --frozen --quiet --compile-bytecode --no-dev --inexact --python $(INTERPRETER)
 	$(RUN) taskmq demo
 
+# Bytecode is compiled when it is first needed: the gate imports a fifth of these modules.
 .venv/dev: $(UV) pyproject.toml uv.lock
-	$(UV) sync --frozen --quiet --compile-bytecode --python $(INTERPRETER)
+	$(UV) sync --frozen --quiet --python $(INTERPRETER)
 	@touch $@
 
 test: .venv/dev
