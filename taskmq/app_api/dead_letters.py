@@ -79,14 +79,14 @@ class AppDeadLetters(AppCalls):
     ) -> Sequence[LetterView]:
         meant = LetterChoice(**which)
         choose, depth = self._choose(meant), self._depth(meant.depth)
-        with self._watch("list") as progress:
+        with self._watch("reading letters") as progress:
             found = await browse(self._broker, queue, limit=limit, choose=choose, depth=depth, progress=progress)
         return render_all(lambda one: self._view(queue, one, has_body="body" in expand), found)
 
     async def groups(self, queue: str, **which: Unpack[LetterFilters]) -> Sequence[LetterGroupView]:
         meant = LetterChoice(**which)
         choose, depth = self._choose(meant), self._depth(meant.depth)
-        with self._watch("groups") as progress:
+        with self._watch("reading letters") as progress:
             found = await group_letters(self._broker, queue, choose=choose, depth=depth, progress=progress)
         return render_all(lambda one: _group(queue, one), found)
 
@@ -108,7 +108,7 @@ class AppDeadLetters(AppCalls):
         if which.dry_run:
             choose = choose_letters(self._app, self._select(which), allows)
             return await self._preview(queue, plan, choose, limit=limit, depth=depth)
-        with self._watch("replay") as progress:
+        with self._watch("replaying letters") as progress:
             done = await replay_letters(
                 self._app,
                 queue,
@@ -136,7 +136,7 @@ class AppDeadLetters(AppCalls):
         """
         selection, allows, depth = self._select(LetterChoice(**which)), self._allows, which.get("depth")
         if dry_run:
-            with self._watch("dry run") as progress:
+            with self._watch("reading letters") as progress:
                 return await visit(
                     self._broker,
                     queue,
@@ -146,7 +146,7 @@ class AppDeadLetters(AppCalls):
                     depth=self._depth(depth),
                     progress=progress,
                 )
-        with self._watch("purge") as progress:
+        with self._watch("deleting letters") as progress:
             return await purge_letters(
                 self._app,
                 queue,
@@ -176,7 +176,7 @@ class AppDeadLetters(AppCalls):
                 facts = msgspec.structs.asdict(self._view(queue, letter))
                 planned.append(PlannedReplay(**facts, to=plan.target(letter)))
 
-        with self._watch("dry run") as progress:
+        with self._watch("reading letters") as progress:
             count = await visit(self._broker, queue, see, choose=goes, limit=limit, depth=depth, progress=progress)
         return ReplayedView(
             replayed=count,

@@ -1,26 +1,28 @@
 """Dead letters at the broker of the local app, for the person at the command line."""
 
-import sys
-import time
 from collections.abc import Callable, Sequence
-from typing import Self
+from functools import partial
+from typing import Final
 
 from taskmq.api.dead_letters import LetterChoice, LetterFilters, LetterView
 from taskmq.app import TaskMQ
 from taskmq.app_api.caller import ApiCaller
 from taskmq.app_api.dead_letters import AppDeadLetters
+from taskmq.cli.progress import progress
 from taskmq.contracts.broker import Archiving
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.topology import logical_queue
 from taskmq.operations.dead_letters import DeadLetter, visit
 from taskmq.operations.dead_letters.letter import read_letter
 
+_watch: Final = partial(progress, patience=0.5)
+
 
 class OperatorDeadLetters(AppDeadLetters):
     """Dead letters without a limit on how many are read, with progress on a terminal."""
 
     def __init__(self, app: TaskMQ, caller: ApiCaller) -> None:
-        super().__init__(app, caller, most=None, watch=TerminalProgress)
+        super().__init__(app, caller, most=None, watch=_watch)
 
     async def queues(self) -> Sequence[str]:
         """Return the queues of the app that can have dead letters.
@@ -37,15 +39,10 @@ class OperatorDeadLetters(AppDeadLetters):
     ) -> int:
         """Call `see` with each matching letter, oldest first; return their number."""
         meant = LetterChoice(**which)
-        with TerminalProgress("export") as progress:
+        choose = self._choose(meant)
+        with _watch("reading letters") as advance:
             return await visit(
-                self._broker,
-                queue,
-                see,
-                choose=self._choose(meant),
-                limit=limit,
-                depth=meant.depth,
-                progress=progress,
+                self._broker, queue, see, choose=choose, limit=limit, depth=meant.depth, progress=advance
             )
 
     async def read_archive(self, start: int, limit: int) -> list[tuple[int, LetterView]]:
@@ -62,37 +59,3 @@ class OperatorDeadLetters(AppDeadLetters):
             (place, self._view(logical_queue(letter.queue) if letter.queue else "", letter))
             for place, letter in found
         ]
-
-
-class TerminalProgress:
-    """Progress line on a terminal, updated four times a second; silent elsewhere.
-
-    Args:
-        what: the action, for people.
-    """
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._next = time.monotonic() + 0.5
-        self._width = 0
-
-    def __call__(self, count_read: int, count: int) -> None:
-        now = time.monotonic()
-        if now >= self._next and sys.stderr.isatty():
-            self._next = now + 0.25
-            self._show(f"{self._what}: {count_read:,} of {count:,} letters read")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # Erase the line.
-        if self._width:
-            self._show("")
-            sys.stderr.write("\r")
-            self._width = 0
-
-    def _show(self, text: str) -> None:
-        sys.stderr.write(f"\r{text:<{self._width}}")
-        sys.stderr.flush()
-        self._width = max(self._width, len(text))

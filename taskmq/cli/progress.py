@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
@@ -15,10 +16,13 @@ _FOR_PEOPLE: Final = "table"
 
 
 @contextmanager
-def progress(what: str) -> "Generator[Advance]":
+def progress(what: str, *, patience: float = 0.0) -> "Generator[Advance]":
     """Show a bar on standard error from the first call until the block ends, then erase it.
 
     Silent if standard error is not a terminal, with `--quiet`, `-o json` and `-o jsonl`.
+
+    Args:
+        patience: seconds without a bar, for actions that are mostly quick.
     """
     options = current_globals()
     if not sys.stderr.isatty() or options.output != _FOR_PEOPLE or options.log_level >= logging.ERROR:
@@ -26,11 +30,14 @@ def progress(what: str) -> "Generator[Advance]":
         return
     with ExitStack() as shown:
         bar: Advance | None = None
+        shows_from = time.monotonic() + patience
 
         def advance(done: int, total: int | None) -> None:
             nonlocal bar
             # Not earlier: the command may ask a question first.
             if bar is None:
+                if time.monotonic() < shows_from:
+                    return
                 bar = shown.enter_context(_bar(what))
             bar(done, total)
 
