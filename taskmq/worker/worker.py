@@ -472,7 +472,7 @@ class Worker:
             await self._drain(consumer, dispatcher)
 
     async def _until_idle(self, broker: Broker, dispatcher: Dispatcher) -> None:
-        """Return once several checks in a row found nothing to do, or the worker is stopped."""
+        """Return once several checks found nothing to do, or the worker is stopped; wait while it is paused."""
         idle = 0
         while idle < _BURST_LOOKS and not self._is_draining.is_set():
             await pause(self._is_draining, _BURST_LOOK)
@@ -481,7 +481,8 @@ class Worker:
                 is_idle = not dispatcher.is_busy and not any(entry.ready for entry in await broker.stats(names))
             except BrokerUnavailable:
                 is_idle = False
-            idle = idle + 1 if is_idle and not dispatcher.is_busy else 0
+            is_idle = is_idle and not dispatcher.is_busy and self._state != "paused"
+            idle = idle + 1 if is_idle else 0
         self.drain()
 
     async def _drain(self, consumer: Consumer, dispatcher: Dispatcher) -> None:

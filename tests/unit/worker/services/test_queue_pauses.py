@@ -124,6 +124,23 @@ async def test_other_queues_continue_and_a_burst_does_not_wait_for_a_paused_one(
     assert ids(await app.messages("work")) == ["paused"]
 
 
+@run_by(play)
+async def test_a_paused_burst_ends_only_after_it_is_resumed(app: StagedApp, gate: Gate, /) -> None:
+    gate.open.set()
+    async with working(app, burst=True) as (worker, running):
+        worker.set_paused(is_paused=True)
+        await settle_loop()
+        await send(app, "a")
+        await asyncio.sleep(60)
+        assert not running.done()
+        assert gate.finished == []
+
+        worker.set_paused(is_paused=False)
+        await running
+
+    assert gate.finished == ["a"]
+
+
 def test_without_an_answer_of_the_state_the_last_known_pauses_apply(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
