@@ -1,5 +1,6 @@
 """The `taskmq` command."""
 
+import gc
 import sys
 
 
@@ -10,9 +11,14 @@ def main() -> None:
         from taskmq.probe import main as probe
 
         sys.exit(probe(sys.argv[2:]))
-    from taskmq.cli import run
+    # Modules stay: the collector would scan them again and again during their import, and several times at the exit.
+    gc.disable()
+    from taskmq.cli.root import run_command
 
-    sys.exit(run(sys.argv[1:]))
+    gc.enable()
+    code = run_command(sys.argv[1:])
+    gc.freeze()
+    sys.exit(code)
 
 
 if __name__ == "__main__":

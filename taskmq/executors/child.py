@@ -6,6 +6,7 @@ asked to stop. Standard output belongs to the frames; output of tasks goes to st
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import os
 import pickle
@@ -77,6 +78,8 @@ def main(target: str, control: int) -> None:
         app = getattr(app, name)
     keep_console_log()
     app.sessions.configure(url=setup.url, state=setup.state, store=setup.store)
+    # The modules stay: the collector would scan them again and again, at the exit, and in forks of tasks.
+    gc.freeze()
     with app.tasks.dependencies.working_without_loop():
         _Child(app, setup, requests, PipeReader(control), answers).serve()
 

@@ -6,6 +6,7 @@ when it is ready, then its status (`taskmq.worker.child_protocol`).
 """
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -170,4 +171,7 @@ async def _supervisor_gone(lifeline: int, drain: Callable[[], None]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    code = main(int(sys.argv[1]))
+    # The interpreter would scan all modules several times before it ends.
+    gc.freeze()
+    sys.exit(code)
