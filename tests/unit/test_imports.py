@@ -98,6 +98,16 @@ def test_the_scheduler_imports_no_code_for_mail_and_none_of_a_server() -> None:
     assert imported & {"email", "smtplib", "litestar", "uvicorn", "taskmq.app_api", "taskmq.http"} == set()
 
 
+def test_a_store_in_postgresql_imports_no_library_of_migrations() -> None:
+    imported = _imported_by(
+        "from taskmq.contracts.broker import BrokerOptions\nfrom taskmq_sql import open_job_store\n"
+        "open_job_store('postgresql://localhost/jobs', BrokerOptions(name='shop'))"
+    )
+
+    assert {"asyncpg", "taskmq_sql.postgres.store"} <= imported
+    assert imported & {"alembic", "sqlalchemy"} == set()
+
+
 def test_the_server_imports_no_library_for_other_kinds_of_values() -> None:
     imported = _imported_by(
         "from taskmq import TaskMQ\nfrom taskmq.server import build\nbuild(TaskMQ('memory://', store='sqlite:///a.db'))"

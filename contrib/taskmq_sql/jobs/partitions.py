@@ -1,25 +1,16 @@
-"""Daily partitions of the tables that are partitioned by day: their names, and statements that create them."""
+"""Daily partitions of the tables that are partitioned by day: their names, and statements that create them.
+
+An upgrade of the tables creates the first ones, and schedulers create those of later days.
+"""
 
 from datetime import UTC, datetime
 from typing import Final
-
-from sqlalchemy import Connection, text
 
 from taskmq.model.units import DAY_MS
 from taskmq_sql.jobs.tables import BY_DAY, SCHEMA
 
 AHEAD: Final = 7
 """Number of days that are created in advance."""
-
-
-def make_partitions(connection: Connection) -> None:
-    """Create the missing partitions of yesterday, today and the next `AHEAD` days."""
-    now = connection.execute(text(f"select {SCHEMA}.now_ms()")).scalar_one()
-    known = text("select to_regclass(:name) is not null")
-    for name, statements in partition_statements(int(now)).items():
-        if not connection.execute(known, {"name": f"{SCHEMA}.{name}"}).scalar_one():
-            for statement in statements:
-                connection.execute(text(statement))
 
 
 def partition_statements(now: int) -> dict[str, list[str]]:

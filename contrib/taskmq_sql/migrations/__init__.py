@@ -25,7 +25,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from taskmq.errors import StoreMismatch
-from taskmq_sql.jobs.partitions import make_partitions
+from taskmq_sql.jobs.partitions import partition_statements
 from taskmq_sql.jobs.tables import HEAD, SCHEMA, VERSION_TABLE
 from taskmq_sql.migrations.views import make_views
 from taskmq_sql.postgres.database import encoding_refusal, revision_refusal
@@ -76,7 +76,7 @@ async def upgrade(url: str, revision: str = "head", *, later: Sequence[Path] = (
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
         _write_compatible_versions(connection, scripts)
-        make_partitions(connection)
+        _make_partitions(connection)
         if _current(connection) == HEAD:
             make_views(connection)
 
@@ -123,6 +123,16 @@ def _prepare(connection: Connection) -> None:
     # Checked first: "if not exists" needs the privilege to create schemas even if the schema exists.
     if known.first() is None:
         connection.execute(text(f"create schema {SCHEMA}"))
+
+
+def _make_partitions(connection: Connection) -> None:
+    """Create the missing partitions around today."""
+    now = connection.execute(text(f"select {SCHEMA}.now_ms()")).scalar_one()
+    known = text("select to_regclass(:name) is not null")
+    for name, statements in partition_statements(int(now)).items():
+        if not connection.execute(known, {"name": f"{SCHEMA}.{name}"}).scalar_one():
+            for statement in statements:
+                connection.execute(text(statement))
 
 
 def _write_compatible_versions(connection: Connection, scripts: ScriptDirectory) -> None:

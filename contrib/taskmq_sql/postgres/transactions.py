@@ -7,8 +7,6 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from taskmq.errors import UnsupportedFeature
 from taskmq.model.units import storable
@@ -37,6 +35,10 @@ async def connection_of(given: Any) -> Connection:
     Raises:
         UnsupportedFeature: the connection is of another kind or uses another driver.
     """
+    # Only callers that pass a connection wait 0.3 s for this import.
+    from sqlalchemy import text
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
     kind = _kind(given)
     if isinstance(given, AsyncSession):
         given = await given.connection()
