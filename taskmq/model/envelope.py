@@ -63,6 +63,7 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         kept: references to those that are kept elsewhere; None: there are none.
         fence: the job holds its idempotency key and the limits that the store decides: the fencing token of its key,
             or 0 without a key; None: it has neither.
+        leaves_limits: whether the job holds its key only, as the state of its scheduler decides its limits.
     """
 
     id: str
@@ -78,6 +79,7 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     saved: dict[str, msgspec.Raw] | None = None
     kept: dict[str, msgspec.Raw] | None = None
     fence: Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)] | None = None
+    leaves_limits: bool = False
 
 
 class BlobReference(msgspec.Struct, frozen=True, kw_only=True):

@@ -441,6 +441,7 @@ class InvitationPublisher:
             not_before=window.not_before,
             not_after=window.not_after,
             fence=job.fence,
+            leaves_limits=job.fence is not None and self._state.rules.leaves_limits(job.task),
         )
         return invite(job.body, attempt=job.attempt, invitation=invitation, saved=saved)
 

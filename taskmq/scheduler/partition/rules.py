@@ -9,7 +9,7 @@ from taskmq.errors import InvalidOption, MalformedMessage
 from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.model.jobs.pools import QueuePolicy
 from taskmq.model.topology import WorkQueue
-from taskmq.options.limits import RateLimit
+from taskmq.options.limits import Concurrency, RateLimit
 from taskmq.scheduler.gates import TaskClaims, TaskDemands
 
 _ONCE: Final = b'"once":'
@@ -78,6 +78,11 @@ class AppRules:
             is_preemptible = envelope.preemptible
         # Few jobs are preemptible, so the body is rarely searched a second time.
         return is_preemptible and not self.runs_once(job)
+
+    def leaves_limits(self, task: str) -> bool:
+        """Whether concurrency limits of the task are left to the app's state, which its workers ask."""
+        plan = self._tasks.plan_of(task)
+        return self._has_state and plan is not None and any(isinstance(each, Concurrency) for each in plan.limits)
 
     def demands(self) -> TaskDemands:
         """Return the limits of the app's tasks that gates apply."""

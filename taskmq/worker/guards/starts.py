@@ -7,6 +7,7 @@ with the clock of this machine.
 """
 
 import asyncio
+import logging
 from datetime import timedelta
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ from taskmq.options.limits import Concurrency, RateLimit
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 
+_log = logging.getLogger("taskmq.worker")
+
 _AGAIN: Final = timedelta(seconds=5)
 # Longest wait in a slot (s). The instant of a job whose message was lost may be further ahead.
 _LONGEST: Final = 5.0
@@ -28,6 +31,8 @@ class StoredStartsGuard:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        # Tasks of jobs that waited, because the store did not decide their limits.
+        self._warned: set[str] = set()
 
     def concerns_task(self, task: Task[..., Any]) -> bool:
         """See `Guard`."""
@@ -50,8 +55,9 @@ class StoredStartsGuard:
                     "state='redis://...') or $TASKMQ_STATE, then replay it"
                 ),
             )
-        if invitation.fence is None and _has_places(attempt.task):
-            # Published by a scheduler that did not know the limit.
+        if (invitation.fence is None or invitation.leaves_limits) and _has_places(attempt.task):
+            # Published by a scheduler that did not know the limit, or has a state.
+            self._warn(attempt)
             return Snoozed(_AGAIN)
         if not _is_strict(attempt.task):
             return _NOTHING
@@ -64,6 +70,16 @@ class StoredStartsGuard:
         if wait > 0:
             await asyncio.sleep(wait)
         return _NOTHING if self._clock.now_ms() <= invitation.not_after else Interrupted()
+
+    def _warn(self, attempt: Attempt) -> None:
+        task = attempt.envelope.task
+        if task not in self._warned:
+            self._warned.add(task)
+            _log.warning(
+                "jobs of task %s wait: their scheduler did not take their concurrency limits. Give schedulers and "
+                "workers the same state, or none, and the same code",
+                task,
+            )
 
 
 def _is_strict(task: Task[..., Any]) -> bool:

@@ -291,6 +291,20 @@ async def test_stored_jobs_of_a_key_run_in_order_while_schedulers_are_replaced(s
         assert list(dict.fromkeys(job for job in ran if job in its)) == its
 
 
+@pytest.mark.parametrize("has_state", [True, False])
+@run_by(play_one, _define)
+async def test_the_message_of_a_key_says_whether_a_state_decides_the_limits(stage: Stage, /, has_state: bool) -> None:
+    await _submit(stage, "book-work", "a", key="k")
+    await _submit(stage, "pay", "a", key="k")
+    stage.start(has_state=has_state)
+    player = await stage.player()
+    await player.has(2)
+
+    found = {each.task: each.store.leaves_limits for each in player.envelopes if each.store and each.store.fence}
+    assert found == {"book-work": has_state, "pay": False}
+    await player.finish()
+
+
 @run_by(play_one, _define_line, queues=[WorkQueue("ledger", ordered=2)])
 async def test_a_delayed_job_holds_up_its_key_until_it_is_cancelled(stage: Stage, /) -> None:
     (first,) = await _post(stage, "north", due=stage.clock.now_ms() + 3_600_000)

@@ -7,7 +7,7 @@ import pytest
 from taskmq import RateLimit, task
 from taskmq.errors import UnsupportedFeature
 from taskmq.model.envelope import Envelope, Invitation
-from taskmq.model.outcome import Dead, Interrupted
+from taskmq.model.outcome import Dead, Interrupted, Snoozed
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.guards.starts import StoredStartsGuard
 from tests.unit.scheduler.stage import LoopClock
@@ -19,6 +19,10 @@ async def strict() -> None: ...
 
 @task(name="plain", rate_limit="20/s")
 async def plain() -> None: ...
+
+
+@task(name="narrow", concurrency=1)
+async def narrow() -> None: ...
 
 
 @task(name="free")
@@ -64,6 +68,19 @@ async def test_a_job_returns_if_it_cannot_start_in_time(window: tuple[int, ...])
     fields = {name: clock.now_ms() + ms for name, ms in zip(names, window, strict=False)}
 
     assert await StoredStartsGuard(clock).acquire(_attempt(strict, **fields)) == Interrupted()
+
+
+async def test_a_job_whose_limits_were_left_to_a_state_waits_and_its_task_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    guard = StoredStartsGuard(LoopClock())
+
+    for invitation in ({}, {"fence": 7, "leaves_limits": True}):
+        assert isinstance(await guard.acquire(_attempt(narrow, **invitation)), Snoozed)
+    assert not isinstance(await guard.acquire(_attempt(narrow, fence=7)), Snoozed)
+
+    (line,) = caplog.messages
+    assert line.startswith("jobs of task narrow wait: their scheduler did not take their concurrency limits.")
 
 
 async def test_a_sent_job_is_refused_with_the_remedy() -> None:
