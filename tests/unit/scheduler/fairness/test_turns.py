@@ -123,7 +123,7 @@ def test_a_flood_of_the_highest_class_leaves_the_others_their_shares(kinds: tupl
     for kind in kinds:
         cluster.submit(kind, 100_000 if kind == "high" else 5_000, priority=priority[kind])
 
-    used = cluster.run(dict.fromkeys(kinds, 1.0), slots=10, until=400)
+    used = cluster.run(dict.fromkeys(kinds, 1.0), slots=10, until=200)
 
     assert used["low"] / sum(used.values()) >= 0.099
 
@@ -162,7 +162,7 @@ def test_a_tree_divides_the_share_of_a_tenant_among_its_teams() -> None:
     for tenant in ("ml", "web", "zeta", "acme"):
         cluster.submit(tenant, 100_000)
 
-    used = cluster.run(dict.fromkeys(("ml", "web", "zeta", "acme"), 1.0), slots=8, until=1000)
+    used = cluster.run(dict.fromkeys(("ml", "web", "zeta", "acme"), 1.0), slots=8, until=300)
 
     total = sum(used.values())
     expected = shares_of(used, pools, weighted=True)
