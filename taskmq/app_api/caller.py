@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from taskmq.api.job_requests import JobTerms
 from taskmq.app import TaskMQ
 from taskmq.contracts.identity import AccountStore, Actor
-from taskmq.errors import InvalidOption
+from taskmq.errors import InvalidOption, NotPermitted
 from taskmq.model.identity import Permission
 
 if TYPE_CHECKING:
@@ -73,6 +73,11 @@ class AppCalls:
     def __init__(self, app: TaskMQ, caller: ApiCaller) -> None:
         self._app = app
         self._caller = caller
+
+    def _check_permission(self, task: str) -> None:
+        """Raise `NotPermitted` if the caller may not call the task."""
+        if not self._caller.allows(task):
+            raise NotPermitted(f"you are not permitted to call task {task!r}")
 
     async def _check_options(self, body: JobTerms, task: str) -> None:
         """Check that a template of jobs has no options that only the app itself may set.

@@ -145,8 +145,7 @@ class AppReactions(AppCalls):
     def _check_caller(self, task: str) -> None:
         if self._caller.tenant:
             raise NotPermitted("reactions belong to no tenant, so only a role on the instance may change them")
-        if not self._caller.allows(task):
-            raise NotPermitted(f"you are not permitted to call task {task!r}")
+        self._check_permission(task)
 
     async def _status(self, reaction: Reaction) -> ReactionStatus | None:
         if reaction.is_direct:

@@ -27,7 +27,7 @@ from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.jobs.orders import options_of
 from taskmq.app_api.reactions import AppReactions
 from taskmq.app_api.views import instant_text, milliseconds_of, render_all
-from taskmq.errors import InvalidOption, NotPermitted, ScheduleNotFound, UnsupportedFeature
+from taskmq.errors import InvalidOption, ScheduleNotFound, UnsupportedFeature
 from taskmq.model.identity import Permission
 from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.model.runs.graphs import WorkflowContent, load_graph
@@ -307,10 +307,6 @@ class AppSchedules(AppCalls):
         if isinstance(self._resolve(task), str):
             task = (await self._app.jobs.find_call(task, tenant=self._caller.tenant)).task
         self._check_permission(task)
-
-    def _check_permission(self, task: str) -> None:
-        if not self._caller.allows(task):
-            raise NotPermitted(f"you are not permitted to call task {task!r}")
 
     @property
     def _schedules(self) -> Schedules:

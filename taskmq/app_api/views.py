@@ -45,6 +45,11 @@ def milliseconds_of(instant: datetime) -> int:
     return min(round(instant.timestamp() * 1000), LAST_INSTANT)
 
 
+def ms_of(instant: datetime | None) -> int | None:
+    """Return an optional bound of a period as `milliseconds_of`, at least the epoch."""
+    return None if instant is None else max(milliseconds_of(instant), 0)
+
+
 def view_of(kind: type[S], found: object, /, **fields: Any) -> S:
     """Build a view from the attributes of the same names, and from the other fields.
 

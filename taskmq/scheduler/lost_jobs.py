@@ -47,11 +47,12 @@ from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue, parcels_queue
 from taskmq.scheduler.nodes import Placer
-from taskmq.scheduler.partition import PartitionState, public_name
+from taskmq.scheduler.partition import PartitionState
 from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.reports import WORKER_LOST, ReportConsumer, ReturnedJobs, worker_lost
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
+from taskmq.stored_jobs.new_jobs import name_of
 
 _log = logging.getLogger("taskmq.scheduler")
 
@@ -165,7 +166,7 @@ class InFlightWatch:
             if (reason := record.cancel_requested) is not None:
                 # With the reason, which a worker without a state cannot look up.
                 command = Command(
-                    id=secrets.token_hex(8), name=REVOKE, job_id=public_name(record), reason=reason or _CANCELLED
+                    id=secrets.token_hex(8), name=REVOKE, job_id=name_of(record), reason=reason or _CANCELLED
                 )
                 broker.announce(command_topic(REVOKE), encode_command(command))
 
@@ -282,7 +283,7 @@ class InFlightWatch:
 
     async def _give_up(self, record: JobRecord, *, is_elsewhere: bool = False) -> None:
         """Let a job run again that no worker has; `is_elsewhere`: where its message went, nothing runs any more."""
-        dispatching, name = self._store.dispatching, public_name(record)
+        dispatching, name = self._store.dispatching, name_of(record)
         partition, epoch, jobs = self._lease.partition, self._lease.epoch, [_as_dispatched(record)]
         withdrawn = Withdrawn()
         if self._runs_once(record):
@@ -315,7 +316,7 @@ class InFlightWatch:
         self._state.wake()
 
     def _as_returned(self, record: JobRecord) -> ReturnedJob:
-        name, crashes = public_name(record), 0
+        name, crashes = name_of(record), 0
         reason = f"worker {record.worker} no longer runs it; the job runs again"
         if self._is_absent(record) and not self._has_left(record):
             reason = f"worker {record.worker} died; the job runs again"

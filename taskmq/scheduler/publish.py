@@ -57,12 +57,13 @@ from taskmq.model.jobs.reports import REPORTS_TASK, Report, encode_parcel, encod
 from taskmq.model.topology import jobs_queue, node_queue, parcels_queue
 from taskmq.scheduler.gates import GatePassage, answer_of, fence_of, start_of
 from taskmq.scheduler.parcels import Packer
-from taskmq.scheduler.partition import PartitionState, public_name
+from taskmq.scheduler.partition import PartitionState
 from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.proofs import InvitationProofs
 from taskmq.scheduler.reports import ReportsQueue
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
+from taskmq.stored_jobs.new_jobs import name_of
 
 _log = logging.getLogger("taskmq.scheduler")
 
@@ -407,7 +408,7 @@ class InvitationPublisher:
             queue=jobs_queue(_target_queue(job)),
             body=self._invite(job, saved),
             content_type=JSON,
-            job_id=public_name(job),
+            job_id=name_of(job),
             task=job.task,
             enqueued=submitted_at(job.id),
             headers=labels_of(job.tenant, job.priority, job.owner),

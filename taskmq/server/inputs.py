@@ -1,4 +1,4 @@
-"""Inputs of requests: dependencies, versions, idempotency keys and pages."""
+"""Inputs of requests: dependencies, versions, idempotency keys, pages, and parameters of several handlers."""
 
 import re
 from collections.abc import Generator, Mapping
@@ -11,7 +11,7 @@ from litestar.datastructures import Headers
 from litestar.di import NamedDependency
 from litestar.params import QueryParameter
 
-from taskmq.api.values import MOST_PER_PAGE
+from taskmq.api.values import MOST_PER_PAGE, Instant, LogLevel
 from taskmq.app import TaskMQ
 from taskmq.app_api.app_api import AppApi
 from taskmq.errors import DefinitionConflict, IdentityConflict, JobConflict
@@ -28,6 +28,17 @@ OwnJobs = NamedDependency[TenantJobs]
 
 Limit = Annotated[int, QueryParameter(ge=1, le=MOST_PER_PAGE, description="Maximum number of items in the page.")]
 Cursor = Annotated[str | None, QueryParameter(description="`next` of the previous page. Omit it for the first page.")]
+
+FromLevel = Annotated[LogLevel, QueryParameter(description="Minimum level.")]
+Text = Annotated[
+    str, QueryParameter(description="Text in the line; ASCII letters match in either case.", max_length=500)
+]
+OfStep = Annotated[str, QueryParameter(description="Only this step of the run, and its children.", max_length=255)]
+Since = Annotated[Instant | None, QueryParameter(description="At or after this time.")]
+OfTask = Annotated[str | None, QueryParameter(description="Only this task.")]
+OfQueue = Annotated[str | None, QueryParameter(description="Only this queue.")]
+Until = Annotated[Instant | None, QueryParameter(description="Before this time.")]
+By = Annotated[str, QueryParameter(description="Comma-separated dimensions to group by: task, queue, tenant.")]
 
 _ETAG: Final = re.compile(r'"([0-9]{1,18})"')
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
@@ -85,6 +96,24 @@ def select_fields(view: Mapping[str, Any], fields: str | None) -> dict[str, Any]
         if name not in view:
             raise Problem.about("fields", f"unknown field {name[:80]!r}", f"known: {', '.join(view)}")
     return {name: view[name] for name in names}
+
+
+def number_of(cursor: str | None) -> int | None:
+    """Return the number in a cursor; None for the first page.
+
+    Raises:
+        Problem: the cursor is malformed.
+    """
+    if not cursor:
+        return None
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
+        raise Problem.about("cursor", f"{cursor[:40]!r} is not a cursor", "`next` of the previous page")
+    return int(cursor)
+
+
+def parts(by: str) -> tuple[str, ...]:
+    """Split a comma-separated list of names."""
+    return tuple(name.strip() for name in by.split(",") if name.strip())
 
 
 def _matched_version(headers: Headers) -> int | None:

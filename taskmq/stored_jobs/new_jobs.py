@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob
+from taskmq.contracts.jobs import DispatchedJob, JobDetail, JobRecord, NewJob
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption
 from taskmq.middleware.chain import Sending, Submission
@@ -135,8 +135,8 @@ def build_resumed_body(record: JobRecord) -> bytes:
     return encode_envelope(replace(decode_envelope(record.body), earlier=earlier, expires=None))
 
 
-def name_of(job: NewJob | JobRecord) -> str:
-    """Return the job's name in handles and messages."""
+def name_of(job: NewJob | JobRecord | DispatchedJob) -> str:
+    """Return the job's name in handles and messages: the id that its submitter chose, or the store's."""
     return job.id if job.key is None else tenant_key(job.tenant or None, job.key)
 
 

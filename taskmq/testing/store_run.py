@@ -34,13 +34,14 @@ from taskmq.scheduler.dependents import EndReactions, JobEnd, ReactionTable
 from taskmq.scheduler.firing import ScheduleTurns
 from taskmq.scheduler.firing.due_loop import StoreClock
 from taskmq.scheduler.gates import ClaimWaits, GatePassage, Gates, TaskClaims, answer_of, fence_of, start_of
-from taskmq.scheduler.partition import AppRules, public_name
+from taskmq.scheduler.partition import AppRules
 from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.reports import AcceptedEnd, AcceptedResults, ReportedJournals
 from taskmq.scheduler.runs import RunAdvances
 from taskmq.scheduler.status import SchedulerCounts
 from taskmq.scheduler.wakeups import Wakeups
 from taskmq.schedules.store_records import StoredRecords
+from taskmq.stored_jobs.new_jobs import name_of
 
 _MANY: Final = 10_000
 _FOR_EVER: Final = 1e9
@@ -233,7 +234,7 @@ class StoreRun:
     async def _note(self, report: Report, state: JobState) -> None:
         if state is JobState.FAILED and (record := await self._store.get(report.id)) is not None:
             error = record.error or ErrorRecord(type_name="", message="", traceback="")
-            self.failed.append(FailedRun(public_name(record), record.task, record.attempt, error))
+            self.failed.append(FailedRun(name_of(record), record.task, record.attempt, error))
 
     async def _fire(self, partition: int, epoch: int) -> None:
         due = await self._dispatching.due(partition, until=await self._store.now_ms() + 1, limit=_MANY)
@@ -320,6 +321,6 @@ class StoreRun:
             queue=jobs_queue(job.queue),
             body=invite(job.body, attempt=job.attempt, invitation=invitation, saved=saved),
             content_type=JSON,
-            job_id=public_name(job),
+            job_id=name_of(job),
             task=job.task,
         )

@@ -12,7 +12,7 @@ from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.jobs.orders import options_of
 from taskmq.app_api.views import instant_text, render_all
 from taskmq.contracts.jobs import Catalogued
-from taskmq.errors import DefinitionNotFound, NotPermitted, UnknownTask
+from taskmq.errors import DefinitionNotFound, UnknownTask
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.definitions import Definition
 from taskmq.model.jobs.registrations import RegisteredTask, TaskRegistration
@@ -28,10 +28,10 @@ class AppDefinitions(AppCalls):
 
     async def put(self, name: str, body: DefinitionBody, *, version: int | None = None) -> DefinitionView:
         task = body.task
-        self._check_task(task)
+        self._check_permission(task)
         await self._check_options(body, task)
         with suppress(DefinitionNotFound):
-            self._check_task((await self._app.definitions.aget(name, tenant=self._tenant)).content.task)
+            self._check_permission((await self._app.definitions.aget(name, tenant=self._tenant)).content.task)
         await self._caller.note_action(self._app, "definition.put", subject=name, after={"task": task})
         made = await self._app.definitions.aput(
             name,
@@ -54,7 +54,7 @@ class AppDefinitions(AppCalls):
 
     async def delete(self, name: str, *, version: int | None = None) -> None:
         task = (await self._app.definitions.aget(name, tenant=self._tenant)).content.task
-        self._check_task(task)
+        self._check_permission(task)
         await self._caller.note_action(self._app, "definition.delete", subject=name, after={"task": task})
         await self._app.definitions.adelete(name, tenant=self._tenant, version=version)
 
@@ -65,10 +65,6 @@ class AppDefinitions(AppCalls):
     @property
     def _tenant(self) -> str:
         return self._caller.tenant or ""
-
-    def _check_task(self, task: str) -> None:
-        if not self._caller.allows(task):
-            raise NotPermitted(f"you are not permitted to call task {task!r}")
 
 
 class AppTasks(AppCalls):

@@ -7,9 +7,9 @@ refused_queues  queues whose messages the broker refuses
 rules           the app's rules about tasks and queues
 """
 
-from taskmq.scheduler.partition.ledger import Flight, Ledger, public_name
+from taskmq.scheduler.partition.ledger import Flight, Ledger
 from taskmq.scheduler.partition.placements import Placements, Reservation
 from taskmq.scheduler.partition.rules import AppRules
 from taskmq.scheduler.partition.state import PartitionState
 
-__all__ = ["AppRules", "Flight", "Ledger", "PartitionState", "Placements", "Reservation", "public_name"]
+__all__ = ["AppRules", "Flight", "Ledger", "PartitionState", "Placements", "Reservation"]

@@ -12,8 +12,8 @@ from math import inf
 
 import msgspec
 
-from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, JobRecord
-from taskmq.model.keys import tenant_key
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob
+from taskmq.stored_jobs.new_jobs import name_of
 
 
 class Flight(msgspec.Struct, frozen=True, gc=False):
@@ -105,7 +105,7 @@ class Ledger:
                 self._returned.setdefault(job.id, -inf)
             gives_way, runs_once = self._gives_way(job), self._runs_once(job)
             self._flights[job.id] = Flight(
-                job.token, batch.id, job.queue, job.task, public_name(job), gives_way, runs_once
+                job.token, batch.id, job.queue, job.task, name_of(job), gives_way, runs_once
             )
             self.giving_way += gives_way
             self._queues[job.queue] += 1
@@ -218,8 +218,3 @@ class Ledger:
             self.has_news.set()
         if not self._flights:
             self.is_drained.set()
-
-
-def public_name(job: DispatchedJob | JobRecord) -> str:
-    """Return the public id of a job: the one that its submitter chose, or the store's."""
-    return job.id if job.key is None else tenant_key(job.tenant or None, job.key)

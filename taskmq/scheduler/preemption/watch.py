@@ -32,10 +32,11 @@ from taskmq.model.jobs.pools import QueuePolicy, preemption_reason
 from taskmq.model.nodes import HostNode, JobNeeds, NodeTold, capacity_of
 from taskmq.model.states import JobState
 from taskmq.scheduler.fairness import Guarantees
-from taskmq.scheduler.partition import PartitionState, public_name
+from taskmq.scheduler.partition import PartitionState
 from taskmq.scheduler.placement import Claim, Eviction, Occupant, compute_missing, plan_evictions
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
+from taskmq.stored_jobs.new_jobs import name_of
 
 _log = logging.getLogger("taskmq.scheduler")
 
@@ -238,7 +239,7 @@ class PreemptionWatch:
         if await self._store.update(update) is None:
             # The job has changed; it is checked again in the next round.
             return False
-        _log.info("asking job %s (task %s) to give way: %s", public_name(record), record.task, reason)
+        _log.info("asking job %s (task %s) to give way: %s", name_of(record), record.task, reason)
         self._counts.preempted += 1
         grace = policy.preempt_grace
         asked = Preemption(job=record.id, token=record.token, reason=reason, grace=grace)

@@ -18,7 +18,8 @@ from taskmq.model.jobs.reports import Report
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.model.values.light_values import REFERENCE, read_reference
-from taskmq.scheduler.partition import Flight, public_name
+from taskmq.scheduler.partition import Flight
+from taskmq.stored_jobs.new_jobs import name_of
 
 _log = logging.getLogger("taskmq.scheduler")
 
@@ -76,7 +77,7 @@ class AcceptedResults:
         if end.flight is not None:
             return end.flight.name, end.flight.task
         record = await self._store.get(end.report.id)
-        return None if record is None else (public_name(record), record.task)
+        return None if record is None else (name_of(record), record.task)
 
     def _record(self, end: AcceptedEnd, name: str, task: str) -> ResultRecord:
         report = end.report

@@ -27,8 +27,7 @@ from taskmq.model.history.alerts import METRICS, AlertState
 from taskmq.model.identity import Permission, allows_pattern
 from taskmq.server.access import Caller
 from taskmq.server.handlers import Handlers
-from taskmq.server.history.inputs import parts
-from taskmq.server.inputs import ApiGiven, CallerGiven, Limit, ServedApp, matched_version
+from taskmq.server.inputs import ApiGiven, CallerGiven, Limit, ServedApp, matched_version, parts
 from taskmq.server.problems import Problem
 
 ALERT_HANDLERS: Final = Handlers("alerts")

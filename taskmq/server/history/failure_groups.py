@@ -9,8 +9,7 @@ from taskmq.api.history.failure_groups import FailureGroupList, MuteBody, Resolv
 from taskmq.model.history.failure_groups import GroupState
 from taskmq.model.identity import Permission
 from taskmq.server.handlers import Handlers
-from taskmq.server.history.inputs import Since
-from taskmq.server.inputs import ApiGiven, CallerGiven, Limit
+from taskmq.server.inputs import ApiGiven, CallerGiven, Limit, Since
 from taskmq.server.live.samples import MaxAge, read_shared
 
 FAILURE_GROUP_HANDLERS: Final = Handlers("history")

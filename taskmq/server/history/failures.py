@@ -11,8 +11,7 @@ from taskmq.model.identity import Permission, scope_for
 from taskmq.operations.history import FailureSource, LettersView, read_letters
 from taskmq.server.access import Caller
 from taskmq.server.handlers import Handlers
-from taskmq.server.history.inputs import OfQueue, OfTask, Since, Until
-from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, ServedApp
+from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, OfQueue, OfTask, ServedApp, Since, Until
 from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.problems import Problem
 

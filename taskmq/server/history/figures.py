@@ -13,13 +13,12 @@ from taskmq.api.history.figures import (
     SeriesView,
     VersionMark,
 )
-from taskmq.app_api.views import instant_text
+from taskmq.app_api.views import instant_text, ms_of
 from taskmq.model.history.figures import FIGURES, Series
 from taskmq.model.identity import Permission
 from taskmq.operations.history import DEPTHS, TenantFigures
 from taskmq.server.handlers import Handlers
-from taskmq.server.history.inputs import By, OfQueue, OfTask, Since, Until, ms, parts
-from taskmq.server.inputs import ApiGiven, CallerGiven, ServedApp
+from taskmq.server.inputs import ApiGiven, By, CallerGiven, OfQueue, OfTask, ServedApp, Since, Until, parts
 from taskmq.server.live.samples import MaxAge, read_shared
 
 FIGURE_HANDLERS: Final = Handlers("history")
@@ -87,7 +86,7 @@ async def query_metrics(
     The depths of queues are sampled once a minute; a longer step has the most of its minutes. They can be grouped by
     queue alone. `versions` marks deployments of the app. A tenant has neither depths nor versions.
     """
-    asked = (metric, ms(since), ms(until), step, task, queue, by)
+    asked = (metric, ms_of(since), ms_of(until), step, task, queue, by)
 
     async def read() -> MetricList:
         return await _query(TenantFigures(app, caller.tenant), *asked)
@@ -113,7 +112,7 @@ async def get_metrics(
 ) -> MetricList:
     """Return time series by name and period."""
     figures = TenantFigures(app, caller.tenant)
-    return await _query(figures, name, ms(start_time), ms(end_time), step, None, None, "")
+    return await _query(figures, name, ms_of(start_time), ms_of(end_time), step, None, None, "")
 
 
 async def _query(

@@ -8,13 +8,12 @@ from litestar.response import Stream
 
 from taskmq.api.history.logs import LineList
 from taskmq.app_api.history.logs import line_list
-from taskmq.app_api.views import instant_text
+from taskmq.app_api.views import instant_text, ms_of
 from taskmq.model.history.logs import LEVELS, LogFilter, LogPage, StoredLine, level_name, read_level
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.handlers import Handlers
-from taskmq.server.history.inputs import FromLevel, OfStep, Since, Text, Until, ms, number_of
-from taskmq.server.inputs import ApiGiven, Cursor, Limit, OwnJobs
+from taskmq.server.inputs import ApiGiven, Cursor, FromLevel, Limit, OfStep, OwnJobs, Since, Text, Until, number_of
 
 LOG_HANDLERS: Final = Handlers("jobs")
 
@@ -81,8 +80,8 @@ async def search_logs(
         run=None if run_id is None else await api.runs.find_id(run_id),
         step=step,
         task=task,
-        since=ms(since),
-        until=ms(until),
+        since=ms_of(since),
+        until=ms_of(until),
     )
     return line_list(await jobs.search_logs(which, after=number_of(cursor), limit=limit))
 
@@ -131,8 +130,8 @@ async def _query(
         level=0 if level is None else read_level(level),
         text=text,
         job=None if job_id is None else (await jobs.get(job_id)).id,
-        since=ms(since),
-        until=ms(until),
+        since=ms_of(since),
+        until=ms_of(until),
     )
     return line_list(await jobs.search_logs(which, after=number_of(cursor), limit=limit))
 

@@ -23,8 +23,7 @@ from taskmq.api.workflows.runs import (
 )
 from taskmq.model.identity import Permission
 from taskmq.server.handlers import Handlers
-from taskmq.server.history.inputs import FromLevel, OfStep, Text, number_of
-from taskmq.server.inputs import ApiGiven, Cursor, Limit
+from taskmq.server.inputs import ApiGiven, Cursor, FromLevel, Limit, OfStep, Text, number_of
 
 RUNS: Final = Handlers("runs")
 
