@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from importlib.resources import files
@@ -34,7 +34,7 @@ WIDE = {"width": 1280, "height": 900}
 _PATIENCE = 40_000
 # The page aborts a request that it no longer needs.
 _EXPECTED = re.compile(r"net::ERR_ABORTED")
-AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+_AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
 def a_job(name: str, **more: object) -> dict[str, object]:
@@ -277,19 +277,15 @@ def watching(browser: Browser, served: Served | str, **options: Any) -> Iterator
         context.close()
 
 
-def violations(page: Page, rules: Sequence[str] = AXE_RULES) -> list[str]:
-    """Return the accessibility violations that axe-core finds in the current page.
-
-    Args:
-        rules: tags of rules.
-    """
-    return _run_axe(page, f"[document, {{ runOnly: {json.dumps([*rules])} }}]")
+def violations(page: Page) -> list[str]:
+    """Return the accessibility violations that axe-core finds in the current page."""
+    return _run_axe(page, f"[document, {{ runOnly: {json.dumps(_AXE_RULES)} }}]")
 
 
 def structural_violations(page: Page) -> list[str]:
     """Return the violations of all rules but that of contrast, which takes most of the time."""
     rules = "{ 'color-contrast': { enabled: false } }"
-    return _run_axe(page, f"[document, {{ runOnly: {json.dumps(AXE_RULES)}, rules: {rules} }}]")
+    return _run_axe(page, f"[document, {{ runOnly: {json.dumps(_AXE_RULES)}, rules: {rules} }}]")
 
 
 def contrast_violations(page: Page) -> list[str]:
