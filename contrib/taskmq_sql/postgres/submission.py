@@ -32,12 +32,12 @@ from taskmq_sql.jobs.codes import STATES
 from taskmq_sql.jobs.tables import LONGEST_BODY
 from taskmq_sql.jobs.values import chances, encode_detail
 from taskmq_sql.postgres.changes import change_in
-from taskmq_sql.postgres.connections import Connection, column_of
+from taskmq_sql.postgres.connections import Connection, column_of, shared_column
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import Unmet, find_upstream, wait
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.quotas import Admission, admit_jobs, has_quota, lock_usage
-from taskmq_sql.postgres.statements.submission import SUBMIT, SUBMIT_AT_ONCE
+from taskmq_sql.postgres.statements.submission import SHARED, SUBMIT, SUBMIT_AT_ONCE
 
 _EXISTING: Final = """
 select i.id, coalesce(j.state, h.state) as state, coalesce(j.version, h.version) as version
@@ -413,7 +413,7 @@ def insertion(
             job.priority,
             job.held,
             job.key,
-            job.fingerprint,
+            job.fingerprint if has_keys else None,
             job.body if len(job.body) <= LONGEST_BODY else None,
         )
         for job in jobs
@@ -430,11 +430,18 @@ def insertion(
     if has_steps:
         values = [(*row, *(job.step or _NO_STEP)) for row, job in zip(values, jobs, strict=True)]
     is_one = len(values) == 1
-    columns = values[0] if is_one else map(column_of, zip(*values, strict=True))
+    columns = values[0] if is_one else _columns_of(values)
     if hold is not None:
         lease = (partition_key(hold.partition), hold.epoch, hold.partition)
         return SUBMIT_AT_ONCE[has_rest], [*columns, *chances(1), *lease]
     return SUBMIT[may_exist, is_one, has_keys, has_rest, has_steps], list(columns)
+
+
+def _columns_of(rows: Sequence[tuple[object, ...]]) -> list[Sequence[object] | None]:
+    return [
+        shared_column(values) if place in SHARED else column_of(values)
+        for place, values in enumerate(zip(*rows, strict=True))
+    ]
 
 
 def _rest_of(job: NewJob) -> tuple[str | None, bytes | None]:

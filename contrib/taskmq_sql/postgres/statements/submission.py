@@ -1,5 +1,6 @@
 """Statements that insert jobs."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from taskmq_sql.postgres.statements import FENCE, SHARD_OF_JOB
@@ -31,6 +32,8 @@ _SUBMITTED: Final = {
     "fingerprint": "bytea",
     "body": "bytea",
 }
+SHARED: Final = range(3, 8)
+"""The places of the values that are never null: one of them may stand for those of all jobs."""
 _SUBMITTED_STEP: Final = {"run": "uuid", "step": "text", "child": "int"}
 _SUBMITTED_REST: Final = {"detail": "text", "large": "bytea"}
 _KEYED: Final = """k as (insert into taskmq.job_key (tenant, key, id, fingerprint)
@@ -64,12 +67,13 @@ def _submit(
     *, may_exist: bool, is_one: bool, has_keys: bool, has_rest: bool, has_steps: bool, dispatches: bool = False
 ) -> str:
     columns = _SUBMITTED | (_SUBMITTED_REST if has_rest else {}) | (_SUBMITTED_STEP if has_steps else {})
+    # Not unnested for a single job: asyncpg inspects each element of an array before it encodes it.
     values = [f"${number}::{kind}" for number, kind in enumerate(columns.values(), 1)]
+    rows = f"(select {', '.join(values)})" if is_one else _unnest(columns)
     more = "".join(f", {name}" for name in _SUBMITTED_STEP) if has_steps else ""
     parts = _at_once(*(f"${len(columns) + number}" for number in range(1, 5))) if dispatches else _READY
     return _SUBMIT.format(
-        # Not unnested for a single job: asyncpg inspects each element of an array before it encodes it.
-        rows=f"(select {', '.join(values)})" if is_one else f"unnest({', '.join(f'{each}[]' for each in values)})",
+        rows=rows,
         columns=", ".join(columns),
         keys=_KEYED if has_keys else "",
         chosen=_OF_KEYED if has_keys else "",
@@ -79,6 +83,15 @@ def _submit(
         shard=SHARD_OF_JOB,
         **{**parts, "values": more + parts["values"]},
     )
+
+
+def _unnest(columns: Mapping[str, str]) -> str:
+    arrays = {name: f"${number}::{kind}[]" for number, (name, kind) in enumerate(columns.items(), 1)}
+    values = [
+        f"coalesce({name}, ({array})[1])" if place in SHARED else name
+        for place, (name, array) in enumerate(arrays.items())
+    ]
+    return f"(select {', '.join(values)} from unnest({', '.join(arrays.values())}) as u({', '.join(columns)}))"
 
 
 SUBMIT: Final = {
