@@ -11,9 +11,6 @@ UV := .tools/bin/uv
 RUN := $(UV) run --frozen --no-sync
 # If an image forbids bytecode, each of the hundreds of processes that the tests start would compile taskmq again.
 export PYTHONDONTWRITEBYTECODE :=
-# Both compare the content of files. A fresh clone in CI starts with the caches of the last green gate on its machine.
-CACHES := .mypy_cache .hypothesis
-KEPT := $(or $(TASKMQ_TEST_CACHE),$(HOME)/.cache/taskmq-tests)/gate
 
 .PHONY: help demo test check docs release test-browser test-coverage test-properties test-matrix test-nightly faults-worker bench bench-quick clean
 
@@ -51,9 +48,7 @@ demo: $(UV)
 	@touch $@
 
 test: .venv/dev
-	$(if $(CI),mkdir -p $(KEPT) && cp -r $(KEPT)/. .)
 	$(RUN) poe gate
-	$(if $(CI),rm -rf $(KEPT) && mkdir $(KEPT) && cp -r $(CACHES) $(KEPT))
 
 check: .venv/dev
 	$(RUN) poe check
