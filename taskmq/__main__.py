@@ -11,14 +11,13 @@ def main() -> None:
         from taskmq.probe import main as probe
 
         sys.exit(probe(sys.argv[2:]))
-    # Modules stay: the collector would scan them again and again during their import, and several times at the exit.
+    # These modules stay: the collector would scan them again and again during the import, and several times at the exit.
     gc.disable()
     from taskmq.cli.root import run_command
 
-    gc.enable()
-    code = run_command(sys.argv[1:])
     gc.freeze()
-    sys.exit(code)
+    gc.enable()
+    sys.exit(run_command(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -171,7 +171,6 @@ async def _supervisor_gone(lifeline: int, drain: Callable[[], None]) -> None:
 
 
 if __name__ == "__main__":
-    code = main(int(sys.argv[1]))
-    # The interpreter would scan all modules several times before it ends.
+    # The imported modules stay: the collector would scan them again and again, and several times at the exit.
     gc.freeze()
-    sys.exit(code)
+    sys.exit(main(int(sys.argv[1])))
