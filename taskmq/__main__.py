@@ -11,7 +11,7 @@ def main() -> None:
         from taskmq.probe import main as probe
 
         sys.exit(probe(sys.argv[2:]))
-    # These modules stay: the collector would scan them again and again during the import, and several times at the exit.
+    # These modules stay: the collector would scan them again and again meanwhile, and several times at the exit.
     gc.disable()
     from taskmq.cli.root import run_command
 

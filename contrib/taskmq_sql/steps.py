@@ -4,9 +4,10 @@ A call yields statements and receives their rows, so each call is written once f
 PostgreSQL's; the SQLite driver translates the differences: schema, casts, lists, row locks and the clock.
 """
 
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial, wraps
-from typing import Any, Concatenate, Final, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from types import CoroutineType
+from typing import Any, Concatenate, Final, Literal, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 from taskmq.contracts.jobs import DispatchBatch, NewJob, PartitionHold, Submitted
@@ -99,37 +100,38 @@ class SqlCalls:
 
 
 _StepMethod = Callable[Concatenate[S, P], Steps[T]]
-_Method = Callable[Concatenate[S, P], Coroutine[Any, Any, T]]
+# basedpyright takes the result of an async function for a CoroutineType, mypy for a Coroutine.
+_Method: TypeAlias = "Callable[Concatenate[S, P], CoroutineType[Any, Any, T]]"
 
 
-def read_call(method: _StepMethod[S, P, T]) -> _Method[S, P, T]:
+def read_call(method: _StepMethod[S, P, T]) -> "_Method[S, P, T]":
     """Run the steps of a method by `Runner.read`."""
 
     @wraps(method)
     async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.runner.read(partial(method, self, *args, **kwargs))
 
-    return call
+    return cast("_Method[S, P, T]", call)
 
 
-def write_call(method: _StepMethod[S, P, T]) -> _Method[S, P, T]:
+def write_call(method: _StepMethod[S, P, T]) -> "_Method[S, P, T]":
     """Run the steps of a method by `Runner.write`, in one durable transaction."""
 
     @wraps(method)
     async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.runner.write(partial(method, self, *args, **kwargs))
 
-    return call
+    return cast("_Method[S, P, T]", call)
 
 
-def change_call(method: _StepMethod[S, P, T]) -> _Method[S, P, T]:
+def change_call(method: _StepMethod[S, P, T]) -> "_Method[S, P, T]":
     """Run the steps of a method by `Runner.change`: they make one durable change."""
 
     @wraps(method)
     async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.runner.change(partial(method, self, *args, **kwargs))
 
-    return call
+    return cast("_Method[S, P, T]", call)
 
 
 def ask(text: str, *args: object) -> Steps[Sequence[Row]]:

@@ -264,8 +264,9 @@ class _StepsAsItLikes(StagedStore):
             return await super().update(update)
 
 
+# mypy takes the result of these async functions for a Coroutine, not for a CoroutineType.
 class _MakesVersionsOfTheSame(SqlDefinitions):
-    async def put(
+    async def put(  # type: ignore[override]
         self, tenant: str, name: str, content: DefinitionContent, *, version: int | None = None, by: str = ""
     ) -> PutDefinition | None:
         await super().put(tenant, name, replace(content, owner="x"), version=version, by=by)
@@ -273,14 +274,14 @@ class _MakesVersionsOfTheSame(SqlDefinitions):
 
 
 class _ComparesNoDefinition(SqlDefinitions):
-    async def put(
+    async def put(  # type: ignore[override]
         self, tenant: str, name: str, content: DefinitionContent, *, version: int | None = None, by: str = ""
     ) -> PutDefinition | None:
         return await super().put(tenant, name, content, version=None, by=by)
 
 
 class _FindsDeletedDefinitions(SqlDefinitions):
-    async def delete(self, tenant: str, name: str, *, version: int | None = None) -> bool:
+    async def delete(self, tenant: str, name: str, *, version: int | None = None) -> bool:  # type: ignore[override]
         return await self.get(tenant, name, version=version) is not None
 
 
@@ -293,7 +294,7 @@ class _MixesTenants(SqlDefinitions):
 
 
 class _KeepsOneFormOfATask(SqlTasks):
-    async def registrations(self, tasks: Sequence[str]) -> list[RegisteredTask]:
+    async def registrations(self, tasks: Sequence[str]) -> list[RegisteredTask]:  # type: ignore[override]
         return list({one.registration.task: one for one in await super().registrations(tasks)}.values())
 
 
