@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from uuid import uuid4
 
 import httpx
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, ViewportSize, expect, sync_playwright
 
 from taskmq import TaskMQ
 from taskmq.access import IdentityAdministration, PasswordHasher
@@ -30,7 +30,7 @@ from tests.unit.app_kit import new_file_store
 from tests.unit.server.kit import build_served
 
 PASSWORD = "correct horse battery"
-WIDE = {"width": 1280, "height": 900}
+WIDE: Final[ViewportSize] = {"width": 1280, "height": 900}
 _PATIENCE = 40_000
 # The page aborts a request that it no longer needs.
 _EXPECTED = re.compile(r"net::ERR_ABORTED")

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from taskmq import TaskMQ
-from tests.dashboard.kit import Eyes, Served, serving, violations, watching, working
+from tests.dashboard.kit import WIDE, Eyes, Served, serving, violations, watching, working
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -91,6 +91,14 @@ def test_a_run_is_started_answered_and_redriven(eyes: Eyes, site: Served, printe
             act()
             for place in (".graph a", ".spans div", "tr"):
                 expect(page.locator(f"{place}[data-marked]")).to_have_attribute("data-step", step)
+        # On a phone, a step has all cells: one of them has no header of its own.
+        page.set_viewport_size({"width": 360, "height": 800})
+        steps = page.get_by_role("group", name="Steps", exact=True)
+        expect(steps.get_by_role("columnheader")).to_have_text(["Step", "State", "Job or run", "Ran", "Error"])
+        expect(steps.get_by_role("row", name="prints").get_by_role("cell")).to_have_text(
+            ["prints", re.compile("waiting"), "", "\u2013", ""]
+        )
+        page.set_viewport_size(WIDE)
         page.get_by_label("ok (required)").select_option("true")
         assert violations(page) == []
         eyes.click("Send approval")
