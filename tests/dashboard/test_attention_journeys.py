@@ -46,12 +46,14 @@ def test_the_overview_lists_changes_of_settings(browser: Browser, tmp_path: Path
         expect(changes).to_contain_text("No changes in 1 hour.")
         served.api.put("/pools/acme", json={"weight": 2}).raise_for_status()
         served.api.put("/alerts/rules/declines", json={"metric": "failure_rate", "threshold": 0.1}).raise_for_status()
+        served.api.post("/alerts/silences", json={"seconds": 60}).raise_for_status()
         served.submit(_now("ignored"))
         eyes.page.reload()
 
-        expect(changes.get_by_role("listitem")).to_have_count(2)
+        expect(changes.get_by_role("listitem")).to_have_count(3)
         expect(changes).to_contain_text("Pool acme changed")
         expect(changes).to_contain_text("Alert declines saved")
+        expect(changes).to_contain_text("Alert of every rule silenced")
         assert violations(eyes.page) == []
         changes.get_by_role("link", name="Pool acme").click()
 

@@ -1,14 +1,16 @@
 """Every page with every answer of the API: none, one, many, errors, and hostile texts."""
 
+import re
 from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
+from taskmq.server.examples import EXAMPLES
 from tests.dashboard.examples import CONTENTS, HOSTILE, Case, show_examples
-from tests.dashboard.kit import Served, contrast_violations, structural_violations, violations
+from tests.dashboard.kit import Served, answer, contrast_violations, structural_violations, violations
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -140,6 +142,27 @@ def test_the_main_pages_have_no_accessibility_barriers(browser: Browser, site: S
             wrong += [f"{view}: {one}" for one in violations(eyes.page)]
 
     assert wrong == []
+
+
+@pytest.mark.nightly("tests/dashboard/test_pages.py::test_the_main_pages_have_no_accessibility_barriers")
+def test_a_failed_job_links_to_all_failures_of_its_task(browser: Browser, site: Served) -> None:
+    error = {"type": "shop.CardDeclined", "message": "no funds", "traceback": ""}
+    failed = EXAMPLES["getJob"].answers[200] | {"task": "charge", "state": "failed", "error": error}
+    with show_examples(browser, site, Case("one")) as eyes:
+        eyes.page.route(re.compile(r"/jobs/order-17(\?|$)"), lambda route: answer(route, failed))
+        link = eyes.open("jobs/order-17").page.get_by_role("link", name="Failures of the task")
+
+        expect(link).to_have_attribute("href", "#/failures?task=charge&time=all")
+
+
+@pytest.mark.nightly("tests/dashboard/test_pages.py::test_the_main_pages_have_no_accessibility_barriers")
+def test_the_steps_of_a_run_have_a_legend_if_there_are_any(browser: Browser, site: Served) -> None:
+    for content, count in (("empty", 0), ("one", 1)):
+        with show_examples(browser, site, Case(content)) as eyes:
+            page = eyes.open("runs/order-17").page
+
+            expect(page.locator("main > .segments")).to_be_visible()
+            eyes.see_count(page.locator("main > .legend"), count)
 
 
 @pytest.mark.campaign

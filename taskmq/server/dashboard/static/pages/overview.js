@@ -72,7 +72,7 @@ function Changes({ figures, range }) {
   return html`<${Section} title="What changed" kind="brief"><${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => {
     const settings = items.filter((/** @type {any} */ one) => SETTINGS.test(one.action)).map((/** @type {any} */ one) => {
       const [kind, verb] = one.action.split(".");
-      return { icon: "audit", at: one.at, text: `${kind[0].toUpperCase()}${kind.slice(1)} ${one.subject} ${DONE[verb] ?? verb.replace(/e?$/, "ed")}`, more: [one.user && ` by ${one.user}`, one.note && `: ${one.note}`], href: to("audit", { action: one.action }) };
+      return { icon: "audit", at: one.at, text: `${kind[0].toUpperCase()}${kind.slice(1)} ${one.subject || "of every rule"} ${DONE[verb] ?? verb.replace(/e?$/, "ed")}`, more: [one.user && ` by ${one.user}`, one.note && `: ${one.note}`], href: to("audit", { action: one.action }) };
     });
     const found = [...versions, ...settings].sort((a, b) => (a.at < b.at ? 1 : -1)).slice(0, MOST_CHANGES);
     return html`${found.length ? html`<ul>${found.map((one) => html`<li key=${one.at + one.text}><${Icon} name=${one.icon} /><a href=${one.href}>${one.text}</a><span class="dim"><${When} at=${one.at} />${one.more}</span></li>`)}</ul>` : !next && html`<p class="dim">No changes in ${RANGES[range][0]}.</p>`}

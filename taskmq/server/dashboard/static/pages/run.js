@@ -147,7 +147,7 @@ function Details({ run, steps, params, chosen, reload }) {
     ${run.place && html`<p class="reason">Queued: <a href=${to("runs", { filter: `workflow:${quote(run.workflow)} status:running${run.tenant && ` tenant:${quote(run.tenant)}`}` })}>${run.place.active} of ${run.place.most} runs are active</a>${run.place.ahead > 0 && `, ${count(run.place.ahead)} wait before it`}.</p>`}
     ${run.held !== null && html`<p class="reason">Held: ${run.held}. Running jobs end, and no step starts.</p>`}
     ${run.error && html`<p class="failure">${run.error}</p>`}
-    <${Segments} of=${parts} /><p class="legend" aria-hidden="true">${parts.map(([name, many, color]) => html`<span key=${name}><span class=${`c-${color}`}>■</span> ${many} ${name}</span>`)}</p>
+    <${Segments} of=${parts} />${parts.length > 0 && html`<p class="legend" aria-hidden="true">${parts.map(([name, many, color]) => html`<span key=${name}><span class=${`c-${color}`}>■</span> ${many} ${name}</span>`)}</p>`}
     ${open.map((step) => html`<${Answer} key=${step.step} id=${run.run_id} step=${step} reload=${reload} />`)}
     <div ref=${place}><div class="two">${boxes.length > MOST_BOXES ? html`<p class="dim">${count(boxes.length)} steps are too many for a graph.</p>` : boxes.length > 1 && html`<${Section} title="Graph"><${Graph} boxes=${boxes} label="Graph" /><//>`}
     ${isOver || steps.some((step) => step.started) ? html`<${Section} title="Timeline"><${Times} id=${run.run_id} turn=${steps} /><//>` : null}</div>
