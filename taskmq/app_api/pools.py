@@ -25,7 +25,7 @@ from taskmq.model.units import did_you_mean
 from taskmq.stored_jobs import QuotaState
 from taskmq.stored_jobs.explanations import explain_job
 
-# Backlogs that are explained at a time.
+# The number of backlogs that are explained at a time.
 _TOGETHER: Final = 10
 
 
@@ -80,7 +80,14 @@ class AppPools(AppCalls):
 
         found: list[BacklogView | None] = []
         for start in range(0, min(limit, len(backlogs)), _TOGETHER):
-            found += await asyncio.gather(*map(explain, backlogs[start : min(start + _TOGETHER, limit)]))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    together = backlogs[start : min(start + _TOGETHER, limit)]
+                    explaining = [group.create_task(explain(one)) for one in together]
+            except ExceptionGroup as failed:
+                # The first to fail has stopped the others.
+                raise failed.exceptions[0] from failed
+            found += [task.result() for task in explaining]
         return [one for one in found if one is not None]
 
     async def put(self, name: str, body: PoolBody) -> PoolView:

@@ -46,7 +46,7 @@ def milliseconds_of(instant: datetime) -> int:
 
 
 def ms_of(instant: datetime | None) -> int | None:
-    """Return an optional bound of a period as `milliseconds_of`, at least the epoch."""
+    """Return the milliseconds of an optional timestamp as `milliseconds_of` does; 0 if it is before the epoch."""
     return None if instant is None else max(milliseconds_of(instant), 0)
 
 

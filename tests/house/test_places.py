@@ -56,6 +56,7 @@ _STARTS_TASKS: set[str] = {
     "contrib/taskmq_redis/state.py",
     "contrib/taskmq_redis/stores/results.py",
     "contrib/taskmq_s3/blobs.py",
+    "taskmq/app_api/pools.py",
     "taskmq/beat/beat.py",
     "taskmq/beat/reactor.py",
     "taskmq/cli/processes/top.py",
