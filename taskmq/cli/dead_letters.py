@@ -1,6 +1,7 @@
 """Dead letters at the broker of the local app, for the person at the command line."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Final
 
@@ -35,12 +36,18 @@ class OperatorDeadLetters(AppDeadLetters):
         return await super().queues()
 
     async def visit(
-        self, queue: str, see: Callable[[DeadLetter], object], limit: int | None, which: LetterFilters
+        self,
+        queue: str,
+        see: Callable[[DeadLetter], object],
+        limit: int | None,
+        which: LetterFilters,
+        *,
+        shows_progress: bool,
     ) -> int:
         """Call `see` with each matching letter, oldest first; return their number."""
         meant = LetterChoice(**which)
         choose = self._choose(meant)
-        with _watch("reading letters") as advance:
+        with _watch("reading letters") if shows_progress else nullcontext() as advance:
             return await visit(
                 self._broker, queue, see, choose=choose, limit=limit, depth=meant.depth, progress=advance
             )

@@ -230,6 +230,8 @@ def export(
         file: The file to write; it must not exist. Default: standard output.
         limit: Maximum number of letters, oldest first. Default: all.
     """
+    # On the same terminal, the bar and the letters would be mixed.
+    shows_progress = file is not None or not sys.stdout.isatty()
     with _open_new(file) as target:
 
         def write(letter: DeadLetter) -> None:
@@ -237,7 +239,8 @@ def export(
             target.write(escape_json(letter_line(letter).decode()).encode())
 
         async def run(app: "TaskMQ") -> int:
-            return await _at_app(app, filters.tenant).visit(queue, write, limit, filters.given)
+            letters = _at_app(app, filters.tenant)
+            return await letters.visit(queue, write, limit, filters.given, shows_progress=shows_progress)
 
         count = run_with_app(run)
     note(f"{count} dead letters exported")

@@ -66,7 +66,7 @@ async def visit(
         BrokerUnavailable: the connection was lost; all letters are still in the queue.
     """
     count = 0
-    async with walk(broker, queue, depth=depth, progress=progress) as letters:
+    async with walk(broker, queue, depth=depth, expected=None if choose else limit, progress=progress) as letters:
         while limit is None or count < limit:
             # If every letter is chosen, do not read more than needed.
             wanted = limit - count if limit is not None and choose is None else None
@@ -159,7 +159,7 @@ async def purge(
     if choose is None and limit is None and depth is None:
         return await broker.purge(letter_queue(queue)) if await count_letters(broker, queue) else 0
     count = 0
-    async with walk(broker, queue, depth=depth, progress=progress) as letters:
+    async with walk(broker, queue, depth=depth, expected=None if choose else limit, progress=progress) as letters:
         while (limit is None or count < limit) and (piece := await letters.next()):
             for delivery, letter in piece:
                 if (limit is None or count < limit) and (choose is None or choose(letter)):

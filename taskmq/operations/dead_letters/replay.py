@@ -171,7 +171,7 @@ async def replay(
         BrokerUnavailable: the connection was lost while letters were read; they are still in the queue.
     """
     plan = plan or Replay()
-    async with walk(broker, queue, depth=depth, progress=progress) as letters:
+    async with walk(broker, queue, depth=depth, expected=None if choose else limit, progress=progress) as letters:
         seconds = parse_seconds(timeout, what="timeout")
         sender = _Sender(broker, plan, timeout=seconds, clock=clock or SystemClock())
         await sender.run(letters, choose, limit)

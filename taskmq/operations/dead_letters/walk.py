@@ -12,7 +12,7 @@ from taskmq.operations.dead_letters.letter import DeadLetter, read_letter
 _BATCH: Final = 500
 
 Progress = Callable[[int, int], None]
-"""Called after each batch with the number of letters read and the number to read."""
+"""Called after each batch with the number of letters read and the expected number."""
 
 
 def letter_queue(queue: str) -> str:
@@ -37,11 +37,14 @@ async def list_queues_with_letters(broker: Broker, queues: Iterable[str]) -> lis
 
 @asynccontextmanager
 async def walk(
-    broker: Broker, queue: str, *, depth: int | None, progress: Progress | None = None
+    broker: Broker, queue: str, *, depth: int | None, expected: int | None = None, progress: Progress | None = None
 ) -> "AsyncGenerator[Walk]":
     """Walk through the letters that are in the queue now, at most `depth`; later ones are not read.
 
     Letters that were read stay hidden until the walk ends. Unsettled ones then return to their positions.
+
+    Args:
+        expected: the number of letters after which the caller probably stops, for the progress; None if unknown.
 
     Raises:
         InvalidOption: the queue's name is invalid.
@@ -50,7 +53,8 @@ async def walk(
     name = letter_queue(queue)
     ready = await count_letters(broker, queue)
     async with broker.browse(name) as browser:
-        yield Walk(browser, ready if depth is None else min(depth, ready), progress)
+        count = ready if depth is None else min(depth, ready)
+        yield Walk(browser, count, count if expected is None else min(expected, count), progress)
 
 
 async def count_letters(broker: Broker, queue: str) -> int:
@@ -71,9 +75,10 @@ async def count_letters(broker: Broker, queue: str) -> int:
 class Walk:
     """A walk through a queue's letters; see `walk`."""
 
-    def __init__(self, browser: Browser, count: int, progress: Progress | None) -> None:
+    def __init__(self, browser: Browser, count: int, expected: int, progress: Progress | None) -> None:
         self._browser = browser
         self._count = count
+        self._expected = expected
         self._progress = progress
         self.read_count = 0
 
@@ -85,5 +90,5 @@ class Walk:
         piece = [(delivery, read_letter(delivery)) for delivery in await self._browser.take(wanted)]
         self.read_count += len(piece)
         if self._progress is not None and piece:
-            self._progress(self.read_count, self._count)
+            self._progress(self.read_count, max(self.read_count, self._expected))
         return piece

@@ -215,6 +215,21 @@ async def test_any_number_of_letters_is_visited_in_order(broker: Broker, /) -> N
 
 
 @run_by(_run)
+async def test_the_expected_number_of_letters_is_the_limit_if_all_are_chosen(broker: Broker, /) -> None:
+    await _bury(broker, [f"{number:04}" for number in range(8)])
+    steps: list[tuple[int, int]] = []
+
+    def note(read: int, expected: int) -> None:
+        steps.append((read, expected))
+
+    await visit(broker, "images", lambda _: None, limit=6, progress=note)
+    await visit(broker, "images", lambda _: None, limit=9, progress=note)
+    await visit(broker, "images", lambda _: None, limit=6, choose=lambda _: True, progress=note)
+
+    assert steps == [(6, 6), (8, 8), (8, 8)]
+
+
+@run_by(_run)
 async def test_a_visit_ends_after_enough_selected_letters(broker: Broker, /) -> None:
     names = [f"{number:04}" for number in range(1_100)]
 
