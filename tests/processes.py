@@ -82,7 +82,10 @@ class Units:
         return any(self._left.values())
 
     def take(self, *, has_node: bool) -> _Unit:
-        """Remove and return the first unit that needs a node, or needs none; else the first one, if any."""
+        """Remove and return a unit; an empty one if none is left.
+
+        The first unit with the same need of a node is preferred.
+        """
         units = self._left[has_node] or self._left[not has_node]
         return units.popleft() if units else []
 

@@ -21,6 +21,9 @@ _OF_THE_SCHEDULE_FORM = {"task", "args", "kwargs", "cron", "every", "at", "tz", 
 
 def test_a_job_is_submitted_with_options_and_the_form_offers_all(eyes: Eyes, site: Served) -> None:
     page = eyes.open("tasks/report").page
+    # The hint is no part of the name.
+    delay = page.get_by_role("textbox", name="Delay", exact=True)
+    expect(delay).to_have_accessible_description("Such as 10m. Leave empty to run now.")
     page.get_by_text("More options").click()
     _see_fields(page, {*SubmitBody.__struct_fields__} - _OF_THE_JOB_FORM)
 

@@ -123,13 +123,17 @@ def test_a_run_is_started_answered_and_redriven(eyes: Eyes, site: Served, printe
 def test_a_step_names_the_quota_that_it_waits_for(eyes: Eyes, site: Served) -> None:
     _store(site, "weddings")
     site.api.put("/quotas/acme", json={"a_day": 0}).raise_for_status()
-    started = site.api.post("/workflows/weddings/start", params={"tenant": "acme"}, json={"params": {"album": "x"}})
-    with working(site):
-        page = eyes.open(f"runs/{started.json()['run_id']}").page
+    try:
+        started = site.api.post(
+            "/workflows/weddings/start", params={"tenant": "acme"}, json={"params": {"album": "x"}}
+        )
+        with working(site):
+            page = eyes.open(f"runs/{started.json()['run_id']}").page
 
-        expect(page.get_by_role("row", name="count").first).to_contain_text(re.compile("Waits: .*0 jobs per day"))
-        assert violations(page) == []
-    site.api.delete("/quotas/acme").raise_for_status()
+            expect(page.get_by_role("row", name="count").first).to_contain_text(re.compile("Waits: .*0 jobs per day"))
+            assert violations(page) == []
+    finally:
+        site.api.delete("/quotas/acme").raise_for_status()
 
 
 @pytest.mark.nightly("tests/dashboard/test_run_journeys.py::test_a_run_is_started_answered_and_redriven")

@@ -54,8 +54,19 @@ def test_scripts_and_styles_are_sent_without_spaces_that_mean_nothing() -> None:
     assert [path for path, file in files.items() if b"\n " in file.content] == []
     assert [path for path, file in files.items() if path.endswith(".js") and b" => " in file.content] == []
     assert b".p4{display:none;}" in files["style.css"].content
-    # The example of an app is a text.
-    assert b"'app = TaskMQ(" in files["pages/overview.js"].content
+
+
+def test_no_text_of_a_script_loses_spaces() -> None:
+    example = "a / 2; const b = `x ${{ c: `${d} = y`, e: '\\'' }} : z`; return /[/] => /.test(b) / 2; // it's"
+    assert [*_texts(example)] == ["x ${", "${", " = y`", r"'\''", " : z`", "/[/] => /"]
+
+    found = 0
+    for path, file in dashboard_files().by_path.items():
+        if path.endswith(".js"):
+            texts = [*_texts(re.sub("^ +", "", (_STATIC / path).read_text(), flags=re.MULTILINE))]
+            assert [*_texts(file.content.decode())] == texts, path
+            found += len(texts)
+    assert found > 5_000
 
 
 def test_a_page_of_another_version_finds_no_files(site: Site) -> None:
@@ -105,6 +116,41 @@ def test_all_vendored_files_have_a_licence() -> None:
         (line,) = [line for line in listed.splitlines() if line.startswith(f"| `{path.name}`")]
         (licence,) = re.findall(r"`(\w+\.LICENSE)`", line) or [f"{path.stem}.LICENSE"]
         assert (vendor / licence).is_file(), path.name
+
+
+_COMMENT = re.compile(r"\s+|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_STRING = re.compile(r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""")
+_PATTERN = re.compile(r"/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\[\n])+/")
+_TEMPLATE = re.compile(r"(?:\\.|(?!\$\{)[^`\\])*(?:`|\$\{)", re.DOTALL)
+_OTHER = re.compile(r"\w+|[^\w\s]")
+# A slash after one of these begins a regular expression; any other divides.
+_BEFORE_PATTERNS = {*"(,=:[!&|?{};+-*%<>~^", "", "return", "typeof", "case", "in", "of"}
+
+
+def _texts(script: str) -> Iterator[str]:
+    """Yield the strings, the regular expressions and the parts of templates of a script."""
+    at, before, open_braces = 0, "", [0]
+    while at < len(script):
+        if comment := _COMMENT.match(script, at):
+            at = comment.end()
+            continue
+        text = _STRING.match(script, at) or (_PATTERN.match(script, at) if before in _BEFORE_PATTERNS else None)
+        if not text:
+            found = _OTHER.match(script, at)
+            assert found
+            at, before = found.end(), found[0]
+            open_braces[-1] += {"{": 1, "}": -1}.get(before, 0)
+            if before != "`" and open_braces[-1] >= 0:
+                continue
+            if before == "}":
+                open_braces.pop()
+            text = _TEMPLATE.match(script, at)
+            assert text
+            if text[0].endswith("${"):
+                open_braces.append(0)
+        yield text[0]
+        at, before = text.end(), text[0][-1]
+    assert open_braces == [0]
 
 
 def _asked_from(address: str, app: TaskMQ) -> "TestClient[Any]":
