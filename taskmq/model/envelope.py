@@ -63,7 +63,8 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         kept: references to those that are kept elsewhere; None: there are none.
         fence: the job holds its idempotency key and the limits that the store decides: the fencing token of its key,
             or 0 without a key; None: it has neither.
-        leaves_limits: whether the job holds its key only, as the state of its scheduler decides its limits.
+        leaves_limits: whether the job holds its key only: its scheduler has a state, which decides limits, or knows
+            no concurrency limit of the task.
     """
 
     id: str

@@ -80,9 +80,9 @@ class AppRules:
         return is_preemptible and not self.runs_once(job)
 
     def leaves_limits(self, task: str) -> bool:
-        """Whether concurrency limits of the task are left to the app's state, which its workers ask."""
+        """Whether jobs of the task hold no concurrency limits here: a state decides them, or none is known."""
         plan = self._tasks.plan_of(task)
-        return self._has_state and plan is not None and any(isinstance(each, Concurrency) for each in plan.limits)
+        return self._has_state or plan is None or not any(isinstance(each, Concurrency) for each in plan.limits)
 
     def demands(self) -> TaskDemands:
         """Return the limits of the app's tasks that gates apply."""

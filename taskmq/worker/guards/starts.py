@@ -56,7 +56,7 @@ class StoredStartsGuard:
                 ),
             )
         if (invitation.fence is None or invitation.leaves_limits) and _has_places(attempt.task):
-            # Published by a scheduler that did not know the limit, or has a state.
+            # Published by a scheduler that does not know the limit or has a state.
             self._warn(attempt)
             return Snoozed(_AGAIN)
         if not _is_strict(attempt.task):

@@ -41,6 +41,7 @@ def test_only_strict_rates_and_sent_jobs_concern_the_guard() -> None:
     assert [guard.concerns_task(each) for each in (strict, plain, free)] == [True, True, False]
     assert [guard.concerns(_attempt(each)) for each in (strict, plain, free)] == [True, False, False]
     assert guard.concerns(sent)
+    assert not any(guard.concerns(_attempt(each, fence=7, leaves_limits=True)) for each in (plain, free))
 
 
 async def test_a_job_waits_for_its_instant() -> None:
