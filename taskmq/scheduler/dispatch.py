@@ -16,7 +16,7 @@ from math import inf
 from typing import Final
 
 from taskmq.contracts.jobs import DispatchBatch, JobStore, Lane, NewJob, PartitionHold, Pick
-from taskmq.durable.service import pause
+from taskmq.durable.service import pause, unless_set
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
@@ -86,7 +86,7 @@ class JobDispatcher:
         self._has_no_hold = asyncio.Event()
         self._has_no_hold.set()
         self._is_stopping = asyncio.Event()
-        self._grace = _GRACE
+        self._is_abandoned = asyncio.Event()
         self._next_poll = 0.0
         self._earliest_read = 0.0
         self._reading = 0.0
@@ -148,12 +148,12 @@ class JobDispatcher:
             self._publishing.start(self._publisher.publish(batch))
 
     async def aclose(self) -> None:
-        """Wait until the broker has confirmed everything dispatched, if it answers, and stop publishing.
+        """Wait up to five seconds until the broker has confirmed everything dispatched, and stop publishing.
 
-        Batches without a confirm are left to the partition's next holder. It returns at once after `abandon`.
+        Batches without a confirm are left to the partition's next holder. `abandon` ends the wait.
         """
-        await pause(self._has_no_hold, self._grace)
-        await self._publishing.aclose(grace=self._grace)
+        await unless_set(self._is_abandoned, self._settle(), timeout=_GRACE)
+        await self._publishing.aclose()
 
     def stop(self) -> None:
         """Stop dispatching, and let `run` return."""
@@ -162,7 +162,7 @@ class JobDispatcher:
 
     def abandon(self) -> None:
         """Stop at once; the partition's next holder republishes what the broker has not confirmed."""
-        self._grace = 0.0
+        self._is_abandoned.set()
         self._publisher.stop_trying()
         self.stop()
 
@@ -195,13 +195,18 @@ class JobDispatcher:
                 if has_dispatched:
                     # After the wait: on an idle system the next job comes later anyway.
                     await pause(self._is_stopping, max(began + _PACE - self._now(), 0))
-            # While reports are still applied, for which jobs of an earlier holder wait.
-            await self._publishing.wait(self._grace)
+            # Reports are still applied now; jobs of an earlier holder wait for them.
+            await unless_set(self._is_abandoned, self._publishing.wait(_GRACE))
         except Exception:
             self._has_failed = True
             raise
         finally:
             self._publisher.stop_trying()
+
+    async def _settle(self) -> None:
+        """Wait until no transaction has a hold and nothing is being published."""
+        await self._has_no_hold.wait()
+        await self._publishing.wait(_GRACE)
 
     async def _publish_left(self, batches: Sequence[DispatchBatch], has_caught_up: asyncio.Event) -> None:
         try:
@@ -352,7 +357,7 @@ class JobDispatcher:
             if found[pick.lane] < pick.count:
                 # Jobs that fit on no node are tried again when a job leaves, or at the next poll.
                 self._state.shares.drop(pick.lane)
-        # These counted as picked, so their lanes may have more jobs.
+        # Expired jobs counted as picked, so their lanes may have more jobs.
         self._state.is_stale |= any(batch.expired for batch in batches)
 
     def _room(self, queue: str) -> int:

@@ -199,7 +199,8 @@ class HeldPartition:
                 _log.info("partition %d: waiting for the reports of %d jobs", self.lease.partition, len(ledger))
                 await unless_set(self.state.is_given_up, ledger.is_drained.wait())
             if self._is_lost:
-                # Otherwise a store that does not answer would delay each service, and jobs be published meanwhile.
+                # Otherwise a store that does not answer would delay each service, and jobs would be published
+                # meanwhile.
                 group.hurry()
                 await self.dispatcher.aclose()
 

@@ -30,6 +30,8 @@ _log = logging.getLogger("taskmq.scheduler")
 LEASE: Final = 5.0
 _PERIOD: Final = 1.0
 _SHORTEST_PERIOD: Final = 0.05
+# Longest wait for the store at the end.
+_LAST_CALLS: Final = 2.0
 _WANTED: Final = "partitions:wanted"
 
 
@@ -146,9 +148,11 @@ class PartitionLeases:
         await self._keeper.aclose()
         if self._ending is not None:
             self._ending.cancel()
-        with contextlib.suppress(StateUnavailable, StoreUnavailable):
-            await self._withdraw_want()
-            await self._mark.end()
+        # Otherwise they expire by themselves.
+        with contextlib.suppress(StateUnavailable, StoreUnavailable, TimeoutError):
+            async with asyncio.timeout(_LAST_CALLS):
+                await self._withdraw_want()
+                await self._mark.end()
 
     async def _poll(self) -> float:
         """Acquire and release partitions once. Returns the seconds until the next poll."""

@@ -269,6 +269,22 @@ def test_every_server_of_the_files_drains_within_its_time_to_stop() -> None:
     assert int(stop) >= 20
 
 
+def test_every_scheduler_of_the_files_has_time_to_stop_without_answers() -> None:
+    compose = yaml.safe_load((DEPLOY / "compose.yml").read_text())["services"]["scheduler"]
+    parts = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "taskmq.yml").read_text()))
+    (pod,) = [
+        one["spec"]["template"]["spec"]
+        for one in parts
+        if one["metadata"]["name"] == "taskmq-scheduler" and one["kind"] == "Deployment"
+    ]
+    unit = (DEPLOY / "systemd" / "taskmq-scheduler.service").read_text()
+    (stop,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
+
+    assert int(compose["stop_grace_period"].removesuffix("s")) >= 45
+    assert pod["terminationGracePeriodSeconds"] >= 45
+    assert int(stop) >= 45
+
+
 def test_every_server_of_the_files_names_the_proxies_that_it_trusts() -> None:
     compose = yaml.safe_load((DEPLOY / "compose.yml").read_text())
     pods = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "taskmq.yml").read_text()))

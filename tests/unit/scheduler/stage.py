@@ -66,6 +66,11 @@ class HeardBroker(FlakyBroker):
         self._heard = inner
         self.is_deaf = False
 
+    def drop_publishes(self) -> None:
+        """Drop the waiting publishes: they never reach the broker."""
+        if self._hanging is not None:
+            self._hanging.clear()
+
     def announce(self, topic: str, body: bytes) -> bool:
         return self._heard.announce(topic, body)
 
@@ -102,6 +107,7 @@ class Process:
     async def kill(self) -> None:
         """Kill the process: its store and broker fail first, so nothing of its shutdown takes effect."""
         self.store.is_reachable = False
+        self.broker.drop_publishes()
         self.task.cancel()
         await asyncio.wait({self.task})
 

@@ -54,6 +54,23 @@ async def test_a_partition_acquired_while_its_scheduler_stops_is_released(stage:
     assert stage.holders() == set()
 
 
+@run_by(play_one)
+async def test_a_store_that_does_not_answer_delays_the_end_of_the_leases_by_two_seconds(stage: Stage, /) -> None:
+    store = stage.store
+    leases = _leases(store, on_acquire=lambda _: leases.stop())
+    await leases.run()
+    vars(store.dispatching.leases)["release"] = _hang
+    began = stage.clock.monotonic()
+
+    await leases.aclose()
+
+    assert stage.clock.since(began) == pytest.approx(2)
+
+
+async def _hang(*_: object, **__: object) -> None:
+    await asyncio.Event().wait()
+
+
 def _leases(
     store: JobStore,
     *,

@@ -26,11 +26,12 @@ from taskmq.contracts.jobs import (
 )
 from taskmq.errors import StoreRefused, StoreUnavailable
 from taskmq.model.codec import PLAIN
-from taskmq.model.envelope import JSON, decode_envelope, new_job_id
+from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.jobs.pools import EVERY_TENANT, Sharing, TenantPool
 from taskmq.model.runs.graphs import encode_workflow
 from taskmq.model.runs.records import RunState
 from taskmq.model.runs.validation import validate_workflow
+from taskmq.model.states import JobState
 from taskmq.operations.queues import pause_queues, resume_queues
 from taskmq.scheduler.firing.due_loop import StoreClock
 from taskmq.scheduler.runs import RunAdvances
@@ -276,23 +277,7 @@ async def test_a_step_is_published_although_the_answer_about_its_dispatch_was_lo
 async def test_a_step_that_runs_at_most_once_runs_although_its_scheduler_stops(stage: Stage, /) -> None:
     process = stage.start()
     player = await stage.player_of_declared()
-    advance, is_dispatched, goes_on = process.store.runs.advance, asyncio.Event(), asyncio.Event()
-
-    async def answer_late(
-        run_ids: Sequence[str], make_job: MakeJob, find_hold: FindHold = find_no_hold
-    ) -> dict[str, Advanced]:
-        advanced = await advance(run_ids, make_job, find_hold)
-        if any(one.batch for one in advanced.values()):
-            is_dispatched.set()
-            await goes_on.wait()
-        return advanced
-
-    process.store.runs.advance = answer_late  # type: ignore[method-assign]
-    # The first step takes its turn, because pools have to be read.
-    run_id = await _start(stage, {"a": {"task": "once"}, "b": {"task": "once", "needs": ["a"]}})
-    await player.has(1)
-    await player.finish()
-    await is_dispatched.wait()
+    run_id, goes_on = await _dispatch_with_late_answer(stage, process, player, "once")
     stopping = asyncio.create_task(process.stop())
     await stage.pass_by(0.3)
     goes_on.set()
@@ -306,6 +291,70 @@ async def test_a_step_that_runs_at_most_once_runs_although_its_scheduler_stops(s
     await player.finish()
     await until(lambda: _has_ended(stage, run_id))
     assert [step.state for step in await stage.store.runs.steps(run_id)] == ["succeeded", "succeeded"]
+
+
+@run_by(_play)
+async def test_a_transaction_and_publishes_delay_the_end_of_a_scheduler_by_five_seconds(stage: Stage, /) -> None:
+    process = stage.start()
+    player = await stage.player_of_declared()
+    await _dispatch_with_late_answer(stage, process, player, "t")
+    vars(process.store.dispatching)["take_claims"] = _hang
+    job_id = new_job_id(stage.clock.now_ms(), next(stage.numbers).to_bytes(10, "big"))
+    body = encode_envelope(Envelope(id=job_id, task="t", key="k"))
+    await stage.store.submit([NewJob(id=job_id, task="t", queue="work", body=body)])
+    await until(lambda: stage.job(job_id).state is JobState.DISPATCHED)
+
+    began = stage.clock.monotonic()
+    await process.stop()
+
+    # The dispatcher had waited for the publishes five seconds before.
+    assert 10 < stage.clock.since(began) < 13
+
+
+@run_by(_play)
+async def test_a_lost_partition_does_not_wait_for_a_transaction(
+    stage: Stage, /, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = stage.start()
+    player = await stage.player_of_declared()
+    await _dispatch_with_late_answer(stage, process, player, "t")
+    stopping = asyncio.create_task(process.stop())
+    await stage.pass_by(0.3)
+
+    stage.database.ask("UPDATE lease SET epoch = epoch + 1 WHERE key = ?", partition_key(0))
+    await until(lambda: any("partition 0 is lost" in line for line in caplog.messages))
+    began = stage.clock.monotonic()
+    await stopping
+
+    assert stage.clock.since(began) < 1.5
+
+
+async def _dispatch_with_late_answer(
+    stage: Stage, process: Process, player: Player, task: str
+) -> tuple[str, asyncio.Event]:
+    """Let a step be dispatched with its run; return the run, and the event that lets the store answer."""
+    advance, is_dispatched, goes_on = process.store.runs.advance, asyncio.Event(), asyncio.Event()
+
+    async def answer_late(
+        run_ids: Sequence[str], make_job: MakeJob, find_hold: FindHold = find_no_hold
+    ) -> dict[str, Advanced]:
+        advanced = await advance(run_ids, make_job, find_hold)
+        if any(one.batch for one in advanced.values()):
+            is_dispatched.set()
+            await goes_on.wait()
+        return advanced
+
+    process.store.runs.advance = answer_late  # type: ignore[method-assign]
+    # The first step takes its turn, because pools have to be read.
+    run_id = await _start(stage, {"a": {"task": task}, "b": {"task": task, "needs": ["a"]}})
+    await player.has(1)
+    await player.finish()
+    await is_dispatched.wait()
+    return run_id, goes_on
+
+
+async def _hang(*_: Any) -> None:
+    await asyncio.Event().wait()
 
 
 @run_by(_play)
