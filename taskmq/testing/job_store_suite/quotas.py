@@ -194,6 +194,13 @@ class QuotaCases(JobStoreCase):
         assert await driver.store.dispatching.dispatch_within(partition, 10**15, picks, _quotas()) is None
         assert await driver.store.dispatching.dispatch_within(partition, 1, [], _quotas()) is None
 
+        await driver.store.submit([await driver.new(tenant="acme", expires=0)])
+        batch = await driver.schedulers.dispatch_within(
+            partition, await driver.epoch(partition), picks, _quotas(Quota(tenant="acme", running=1))
+        )
+        assert batch is not None
+        assert ([job.id for job in batch.jobs], batch.expired) == ([more.id], 1)
+
     @case
     async def test_dependencies_in_one_call_use_quota_before_their_dependents(self) -> None:
         driver = await self._limited_driver(Quota(tenant="acme", a_day=1))

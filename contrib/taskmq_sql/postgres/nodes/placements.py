@@ -105,4 +105,4 @@ class PostgresPlacements:
         rows = sorted(rows, key=lambda row: order[str(row["id"])])
         nodes = {job: each.node for job, each in accepted.items()}
         jobs = await dispatched_jobs(rows, self._database.dispatches, self._names, nodes)
-        return DispatchBatch(rows[0]["batch"], False, jobs)
+        return DispatchBatch(rows[0]["batch"], False, jobs, rows[0]["expired"])

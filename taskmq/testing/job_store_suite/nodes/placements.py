@@ -257,7 +257,7 @@ class PlacementCases(JobStoreCase):
         batch = await _place(driver, [*gang, _placement(other.id, cpu=1.0)])
 
         assert batch is not None
-        assert ids(batch.jobs) == [other.id]
+        assert (ids(batch.jobs), batch.expired) == ([other.id], 1)
         assert await driver.state(member) is JobState.QUEUED
         assert await driver.state(expired) is JobState.EXPIRED
         assert (await node_of(driver.store, "a")).used == {"cpu": 1.0}
