@@ -108,6 +108,17 @@ def test_a_store_in_postgresql_imports_no_library_of_migrations() -> None:
     assert imported & {"alembic", "sqlalchemy"} == set()
 
 
+def test_callers_connections_of_other_libraries_import_no_sqlalchemy() -> None:
+    imported = _imported_by(
+        "import asyncio, contextlib\nfrom taskmq.errors import UnsupportedFeature\n"
+        "from taskmq_sql.postgres.transactions import connection_of\n"
+        "with contextlib.suppress(UnsupportedFeature):\n    asyncio.run(connection_of(7))"
+    )
+
+    assert "asyncpg" in imported
+    assert "sqlalchemy" not in imported
+
+
 def test_the_server_imports_no_library_for_other_kinds_of_values() -> None:
     imported = _imported_by(
         "from taskmq import TaskMQ\nfrom taskmq.server import build\nbuild(TaskMQ('memory://', store='sqlite:///a.db'))"

@@ -31,7 +31,8 @@ class SqlTasks(SqlCalls):
 
     @read_call
     def registrations(self, tasks: Sequence[str]) -> Steps[list[RegisteredTask]]:
-        rows = yield from ask(_FIND, [task for task in set(tasks) if can_be_kept(task)])
+        wanted = [task for task in set(tasks) if can_be_kept(task)]
+        rows = (yield from ask(_FIND, wanted)) if wanted else ()
         return [
             RegisteredTask(
                 registration=decode_registration(content), origin=origin, worker=worker, first=first, last=last

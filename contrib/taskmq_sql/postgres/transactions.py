@@ -1,6 +1,7 @@
 """Transactions: of callers, which submissions join, and of `taskmq_sql.steps` calls."""
 
 import re
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache, partial
 from types import MappingProxyType
@@ -35,18 +36,19 @@ async def connection_of(given: Any) -> Connection:
     Raises:
         UnsupportedFeature: the connection is of another kind or uses another driver.
     """
-    # Only callers that pass a connection wait 0.3 s for this import.
-    from sqlalchemy import text
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
-
     kind = _kind(given)
-    if isinstance(given, AsyncSession):
-        given = await given.connection()
-    if isinstance(given, AsyncConnection):
-        # SQLAlchemy begins the driver's transaction with its first statement.
-        await given.execute(text("select 1"))
-        given = (await given.get_raw_connection()).driver_connection
-        kind += f" over {_kind(given)}"
+    # The import takes 0.3 s. Callers that pass a connection of SQLAlchemy have it.
+    if "sqlalchemy.ext.asyncio" in sys.modules:
+        from sqlalchemy import text
+        from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
+        if isinstance(given, AsyncSession):
+            given = await given.connection()
+        if isinstance(given, AsyncConnection):
+            # SQLAlchemy begins the driver's transaction with its first statement.
+            await given.execute(text("select 1"))
+            given = (await given.get_raw_connection()).driver_connection
+            kind += f" over {_kind(given)}"
     if isinstance(given, asyncpg.Connection) or isinstance(getattr(given, "_con", None), asyncpg.Connection):
         return cast("Connection", given)
     raise UnsupportedFeature(
