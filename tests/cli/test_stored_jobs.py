@@ -141,7 +141,9 @@ def test_jobs_are_held_and_released_and_their_history_records_it(shop: Shop) -> 
 
     held = shop("hold", job, "--note", "wait for ann", "--by", "bob")
     assert held.data == [{"job": job, "state": "held", "refused": ""}]
-    assert "it is held by an operator: release it" in shop("explain", job).data["reasons"]
+    explained = shop("explain", job).data
+    assert explained["answer"] == "it is held by an operator"
+    assert "release it" in [each["text"] for each in explained["alternatives"]]
     assert shop("release", job).data[0]["state"] == "scheduled"
 
     history = shop("history", job).data

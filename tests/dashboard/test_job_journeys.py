@@ -64,6 +64,7 @@ def test_late_and_long_running_jobs_are_marked(eyes: Eyes) -> None:
     eyes.page.route(re.compile(r"/api/v1/jobs\?"), answer_list)
     told = {
         "state": "running",
+        "answer": "it runs",
         "reasons": ["it runs"],
         "items": [{"kind": "running", "text": "it runs", "subject": ""}],
     }
@@ -296,7 +297,11 @@ def test_a_job_is_held_changed_released_and_cancelled_by_keys(eyes: Eyes, site: 
     eyes.click("Hold")
     expect(state).to_contain_text("held")
     blocking = page.locator(".gates [aria-current=step]")
-    expect(blocking).to_contain_text("it is held by an operator")
+    expect(blocking).to_contain_text("Hold")
+    # The first line answers; the checks do not repeat it.
+    expect(page.get_by_text("it is held by an operator")).to_have_count(1)
+    expect(page.locator("p.sentence")).to_have_text("it is held by an operator")
+    expect(page.locator("dd.sentence")).to_have_text(["release it", "start `taskmq scheduler`"])
 
     eyes.click("Change …")
     page.get_by_label("Priority").fill("9")

@@ -59,7 +59,7 @@ async def test_a_job_is_explained_with_facts_of_broker_and_state(
         await worker.is_ready.wait()
         paused = await reasons()
         assert paused[0].startswith("queue 'pdf' has been paused since ")
-        assert paused[0].endswith(" by ann (printer): `taskmq queue resume pdf` resumes it")
+        assert paused[0].endswith(" by ann (printer)")
         assert len(paused) == 2
 
         unknown = await reasons(away)

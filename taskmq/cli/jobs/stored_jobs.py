@@ -318,7 +318,7 @@ def clone(
 
 @of_tenant
 def explain(job: str, /) -> int:
-    """Explain what a job of the store is waiting for, and when it is expected to start."""
+    """Explain what a job of the store is waiting for, when it is expected to start, and what would help."""
     found = ask_about(job, lambda api: api.jobs.explain(job))
 
     def row() -> dict[str, Any]:
@@ -332,8 +332,15 @@ def explain(job: str, /) -> int:
                 "position": start.position,
                 "expected_start": f"{likely}, between {earliest} and {latest}",
             }
-        reasons = {"reasons": found.reasons} if found.reasons else {}
-        return {"job": job, "state": found.state, **expected, **reasons}
+        fields = {
+            "job": job,
+            "state": found.state,
+            "answer": found.answer,
+            **expected,
+            "reasons": [each for each in found.reasons if each != found.answer],
+            "alternatives": [each.text for each in found.alternatives],
+        }
+        return {name: value for name, value in fields.items() if value}
 
     show_record(found, row)
     return OK

@@ -169,13 +169,15 @@ JOBS: Final[Mapping[str, Example]] = {
         answers={
             200: {
                 "state": "held",
-                "reasons": ["it is held by an operator: release it"],
-                "items": [{"kind": "held", "text": "it is held by an operator: release it", "subject": ""}],
+                "answer": "it is held by an operator",
+                "reasons": ["it is held by an operator"],
+                "items": [{"kind": "held", "text": "it is held by an operator", "subject": ""}],
                 "checks": [
                     {"name": "hold", "state": "blocking", "text": "", "kinds": ["held"]},
                     {"name": "dependencies", "state": "pending", "text": "", "kinds": ["dependency"]},
                 ],
                 "start": None,
+                "alternatives": [{"kind": "held", "text": "release it", "start": None}],
             }
         },
     ),

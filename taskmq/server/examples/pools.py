@@ -6,10 +6,7 @@ from typing import Any, Final
 from taskmq.server.examples.example import SOME_ID, Example
 
 _POOL: Final[dict[str, Any]] = {"pool": "acme", "parent": None, "weight": 5.0, "min": {}, "max": {"slots": 8.0}}
-_PAUSED: Final = (
-    "queue 'reports' has been paused since 2027-01-30T17:00:00+00:00 by ann (printer): `taskmq queue resume reports` "
-    "resumes it"
-)
+_PAUSED: Final = "queue 'reports' has been paused since 2027-01-30T17:00:00+00:00 by ann (printer)"
 _QUOTA: Final[dict[str, Any]] = {
     "tenant": "acme",
     "user": None,

@@ -7,6 +7,7 @@ Parekh and Gallager, 1993). So an estimate needs the number of jobs in each lane
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from math import inf, sqrt
 from typing import Final, NamedTuple
 
@@ -15,6 +16,7 @@ import msgspec
 from taskmq.contracts.jobs import WaitingLane
 from taskmq.model.jobs.pools import QueuePolicy, TenantPool, shares_of
 from taskmq.model.topology import CLASSES, MIDDLE_PRIORITY, PriorityClass, class_of
+from taskmq.model.units import to_datetime
 
 MINUTES: Final = 30
 """Number of past minutes that an estimate uses."""
@@ -58,6 +60,34 @@ class ExpectedStart(msgspec.Struct, frozen=True):
     likely: float
     latest: float
 
+    def to_estimate(self, now: int, at_broker: int) -> "StartEstimate":
+        """Return the estimate in instants.
+
+        Args:
+            now: ms since the epoch.
+            at_broker: jobs of the queue that wait at the broker.
+        """
+        earliest, likely, latest = (
+            to_datetime(now + round(seconds * 1000)) for seconds in (self.earliest, self.likely, self.latest)
+        )
+        return StartEstimate(
+            position=round(self.before) + at_broker + 1, earliest=earliest, likely=likely, latest=latest
+        )
+
+
+class StartEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    """The expected start of a job, from its queue's last half hour.
+
+    Attributes:
+        position: number of jobs that start before it if no new ones come, plus one.
+        earliest, latest: nine of ten jobs start between them if the queue goes on as it did.
+    """
+
+    position: int
+    earliest: datetime
+    likely: datetime
+    latest: datetime
+
 
 class _Pace(NamedTuple):
     """Assumptions about workers and senders.
@@ -97,6 +127,7 @@ def expect_start(
     minutes: Sequence[Mapping[str, EndedRuns]],
     *,
     at_broker: int = 0,
+    more_slots: int = 0,
 ) -> ExpectedStart | None:
     """Return when a job is expected to start; None if the last minutes do not tell, or the policy is `deadline`.
 
@@ -105,6 +136,7 @@ def expect_start(
         own: the one of the job.
         minutes: what ended of the queue, by tenant, in each of the last `MINUTES` minutes, the last one first.
         at_broker: jobs of the queue that wait at the broker.
+        more_slots: slots that are added to those that worked in the last minutes.
     """
     whole = _sum(minutes)
     runs = sum(each.runs for each in whole.values())
@@ -115,6 +147,8 @@ def expect_start(
     speeds = [sum(each.seconds for each in _sum(window).values()) / (60 * len(window)) for window in windows]
     if not speeds or min(speeds) <= 0:
         return None
+    # A slot runs one worker-second a second.
+    speeds = [speed + more_slots for speed in speeds]
     seconds = {tenant: each.seconds / each.runs for tenant, each in whole.items()}
     inflow = {tenant: each.runs / (60 * len(minutes)) for tenant, each in whole.items()}
     flood = {tenant: rate * _FLOOD for tenant, rate in inflow.items()}
@@ -139,6 +173,22 @@ def expect_start(
     middle = likely[0] + behind / speeds[0]
     latest = last[0] + (behind + margin(last[1])) / min(speeds)
     return ExpectedStart(first[1], min(soonest, middle), middle, max(middle, latest))
+
+
+def raise_job(lanes: Sequence[WaitingLane], own: WaitingLane, priority: int) -> tuple[list[WaitingLane], WaitingLane]:
+    """Move a job to the lane of another priority; return all lanes, and its new one.
+
+    Args:
+        lanes: all lanes of the queue with ready jobs; `earlier` counts jobs that precede it with the new priority.
+        own: the lane that it leaves.
+    """
+    found = {each[:2]: each for each in lanes}
+    left, new = found.pop(own[:2], own), (priority, own.tenant)
+    if left.jobs > 1:
+        found[own[:2]] = left._replace(jobs=left.jobs - 1)
+    there = found.get(new, WaitingLane(*new, 0, 0))
+    found[new] = there._replace(jobs=there.jobs + 1)
+    return list(found.values()), found[new]
 
 
 def _sum(minutes: Sequence[Mapping[str, EndedRuns]]) -> dict[str, EndedRuns]:

@@ -15,9 +15,11 @@ from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.topology import jobs_queue, node_queue
 from taskmq.model.units import LAST_INSTANT, duration_text, to_datetime
 from taskmq.options.limits import why_limited
+from taskmq.stored_jobs.explanations.alternatives import Alternative, describe_turn, find_answer, list_remedies
 from taskmq.stored_jobs.explanations.checks import WaitCheck, list_checks
+from taskmq.stored_jobs.explanations.expected_starts import StartEstimate
 from taskmq.stored_jobs.explanations.queue_condition import WaitReason, examine_queue, find_pause
-from taskmq.stored_jobs.explanations.start_estimate import StartEstimate, estimate_start
+from taskmq.stored_jobs.explanations.start_estimate import estimate_start
 from taskmq.stored_jobs.new_jobs import name_of
 
 _MOST_NAMED: Final = 10
@@ -28,17 +30,21 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Reasons why a job waits.
 
     Attributes:
+        answer: the sentence that says what the job waits for; empty for a job that has ended.
         reasons: sentences, most important first; empty for a job that has ended.
         items: the same reasons with their kinds and subjects.
         checks: of a job that waits, the checks before its run, in the order in which the scheduler applies them.
         start: of a ready job that nothing keeps from its run, its expected start; None if it cannot be estimated.
+        alternatives: actions that would let the job start, or start earlier.
     """
 
     state: JobState
+    answer: str = ""
     reasons: list[str]
     items: list[WaitReason] = []
     checks: list[WaitCheck] = []
     start: StartEstimate | None = None
+    alternatives: list[Alternative] = []
 
 
 async def explain_job(
@@ -56,7 +62,7 @@ async def explain_job(
     """
     now = await store.now_ms()
     reasons: list[WaitReason] = []
-    start = None
+    at_broker: int | None = None
     match record.state:
         case JobState.HELD:
             reasons.append(WaitReason(kind="held", text=_describe_hold(record)))
@@ -74,8 +80,6 @@ async def explain_job(
         case JobState.QUEUED:
             found, at_broker = await _explain_ready(session, store, record, now=now, reader=reader)
             reasons += found
-            if at_broker is not None and not any(each.is_obstacle for each in found):
-                start = await estimate_start(store, record, now=now, at_broker=at_broker)
         case JobState.DISPATCHED:
             reasons += await _explain_dispatched(session, store, record, reader)
         case JobState.RUNNING:
@@ -89,27 +93,34 @@ async def explain_job(
         if await store.dispatching.leases.find(partition_key(partition)) is None:
             # For a ready job this is the most important reason.
             index = 0 if record.state is JobState.QUEUED else len(reasons)
-            text = f"no scheduler holds its queue's partition ({partition}): start `taskmq scheduler`"
+            text = f"no scheduler holds its queue's partition ({partition})"
             reasons.insert(index, WaitReason(kind="scheduler", text=text))
+    outlook = None
+    if at_broker is not None and not any(each.is_obstacle for each in reasons):
+        outlook = await estimate_start(store, record, now=now, at_broker=at_broker, reader=reader)
     if record.cancel_requested is not None:
         text = f"its worker was asked to stop it: {record.cancel_requested}"
         reasons.append(WaitReason(kind="cancellation", text=text))
     if (failure := record.failure) is not None:
         text = f"its last attempt failed: {failure.type_name}: {failure.message}"[:500]
         reasons.append(WaitReason(kind="error", text=text))
+    checks = list_checks(record.state, reasons, is_placed=_needs_node(record))
+    remedies = list_remedies(reasons, is_suspended=bool(record.suspension), reader=reader)
     return Explanation(
         state=record.state,
+        answer=describe_turn(record.queue, outlook.start, now) if outlook else find_answer(reasons, checks),
         reasons=[each.text for each in reasons],
         items=reasons,
-        checks=list_checks(record.state, reasons, is_placed=_needs_node(record)),
-        start=start,
+        checks=checks,
+        start=outlook.start if outlook else None,
+        alternatives=[*remedies, *(outlook.alternatives if outlook else ())],
     )
 
 
 def _describe_hold(record: JobRecord) -> str:
     if not record.suspension:
-        return "it is held by an operator: release it"
-    return f"it is held, because {record.suspension}: release it once all workers have the code that began it"
+        return "it is held by an operator"
+    return f"it is held, because {record.suspension}"
 
 
 def _describe_time(record: JobRecord, now: int) -> str:
@@ -221,13 +232,13 @@ async def _explain_quotas(store: JobStore, record: JobRecord) -> list[WaitReason
     reasons: list[WaitReason] = []
     for quota in (await store.quotas()).of(record.tenant, owner):
         if quota.running is not None:
-            text = f"quota {quota.name!r} allows {quota.running} jobs in flight at a time, over all queues"
+            text = f"quota {quota.name!r} allows {_jobs(quota.running)} in flight at a time, over all queues"
             reasons.append(WaitReason(kind="quota", text=text, subject=quota.name))
         if quota.rate is not None and quota.on_limit == "wait":
             used = (await store.quota_usage([run_name(quota.tenant, quota.user)])).values()
             until = max((each.used_until for each in used), default=0.0) - (quota.burst - 1) * 1000 / quota.rate
             when = f": the next one at {_format(round(until))}" if until > await store.now_ms() else ""
-            text = f"quota {quota.name!r} allows {quota.rate:g} jobs per second{when}"
+            text = f"quota {quota.name!r} allows {_jobs(quota.rate)} per second{when}"
             reasons.append(WaitReason(kind="quota", text=text, subject=quota.name))
     return reasons
 
@@ -292,12 +303,16 @@ async def _explain_caps(
                 used = add_amounts(used, placed.get(each.id, _SLOT.amounts))
         for name in sorted(pool.max.keys() & needs.amounts.keys()):
             have, most = used.get(name, 0.0), pool.max[name]
-            what = "jobs in flight" if name == SLOTS_ASKED else name
+            limit = f"{_jobs(most)} in flight" if name == SLOTS_ASKED else f"{most:g} {name}"
             is_full = have + needs.amounts[name] > most * (1 + 1e-9)
             effect = f"; this job needs {needs.amounts[name]:g} and waits until another one ends" if is_full else ""
-            text = f"pool {pool.name!r} has {have:g} of at most {most:g} {what} in that queue{effect}"
+            text = f"pool {pool.name!r} has {have:g} of at most {limit} in that queue{effect}"
             reasons.append(WaitReason(kind="cap" if is_full else "pool", text=text, subject=pool.name))
     return reasons
+
+
+def _jobs(number: float) -> str:
+    return f"{number:.12g} {'job' if number == 1 else 'jobs'}"
 
 
 def _format(milliseconds: int | None) -> str:

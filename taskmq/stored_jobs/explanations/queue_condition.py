@@ -95,7 +95,7 @@ async def examine_queue(session: Session, queue: str, *, reader: str | None) -> 
         return QueueCondition(obstacles=obstacles, unknown=unknown)
     consumers = max((part.consumers for part in parts), default=0)
     if not consumers and not obstacles:
-        text = f"no worker consumes queue {queue!r}{where}: start one"
+        text = f"no worker consumes queue {queue!r}{where}"
         obstacles.append(WaitReason(kind="workers", text=text, subject=queue))
     ready = sum(part.ready for part in parts if part.queue != queue)
     return QueueCondition(obstacles=obstacles, unknown=unknown, ready=ready, consumers=consumers)
@@ -124,5 +124,4 @@ def _describe_pause(queue: str, pause: QueuePause, reader: str | None) -> str:
     since: datetime = to_datetime(pause.since)
     by = f" by {pause.by}" if pause.by and reader is None else ""
     note = f" ({pause.note})" if pause.note else ""
-    remedy = f": `taskmq queue resume {queue}` resumes it" if reader is None else ""
-    return f"queue {queue!r} has been paused since {since.isoformat(timespec='seconds')}{by}{note}{remedy}"
+    return f"queue {queue!r} has been paused since {since.isoformat(timespec='seconds')}{by}{note}"

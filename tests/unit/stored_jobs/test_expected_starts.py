@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from taskmq.contracts.jobs import WaitingLane
 from taskmq.model.jobs.pools import FAIR, QueuePolicy, TenantPool
 from taskmq.model.topology import POLICIES
-from taskmq.stored_jobs.explanations.expected_starts import MINUTES, EndedRuns, ExpectedStart, expect_start
+from taskmq.stored_jobs.explanations.expected_starts import MINUTES, EndedRuns, ExpectedStart, expect_start, raise_job
 
 FIFO = QueuePolicy(policy="fifo")
 
@@ -180,3 +180,31 @@ def test_a_range_is_in_order_and_finite(
     if found is not None:
         assert 0 <= found.before <= sum(lane.jobs for lane in lanes) + 1
         assert 0 <= found.earliest <= found.likely <= found.latest < inf
+
+
+def test_more_slots_divide_the_wait() -> None:
+    lanes = [WaitingLane(4, "", 200, 100)]
+
+    found = expect_start(FIFO, {}, lanes, lanes[0], _steady(), more_slots=3)
+
+    assert found is not None
+    assert found.likely == pytest.approx(25.0)
+
+
+def test_a_job_of_a_higher_priority_waits_only_for_earlier_ones_of_it() -> None:
+    lanes = [WaitingLane(4, "", 200, 100), WaitingLane(9, "", 10, 6), WaitingLane(7, "", 50, 20)]
+
+    raised, own = raise_job(lanes, lanes[0], 9)
+
+    assert _expect(QueuePolicy(policy="priority", strict=True), raised, own=raised.index(own)).before == 6
+
+
+@given(lanes=_LANES, priority=st.integers(0, 9))
+def test_a_raised_job_leaves_every_other_job_in_its_place(lanes: list[WaitingLane], priority: int) -> None:
+    raised, own = raise_job(lanes, lanes[0], priority)
+
+    assert own in raised
+    assert own[:2] == (priority, lanes[0].tenant)
+    assert sum(each.jobs for each in raised) == sum(each.jobs for each in lanes)
+    assert own.earlier < own.jobs
+    assert {each for each in raised if each[:2] not in {lanes[0][:2], own[:2]}} <= set(lanes)

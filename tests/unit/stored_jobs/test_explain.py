@@ -3,11 +3,14 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from taskmq import Job
 from taskmq.contracts.history import history_of
 from taskmq.errors import BrokerUnavailable
 from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey, minute_of
 from taskmq.model.states import JobState
+from taskmq.model.topology import Policy
 from taskmq.model.units import to_datetime
 from taskmq.operations.queues import pause_queues, resume_queues
 from taskmq.operations.tenant_jobs import TenantJobs
@@ -29,7 +32,12 @@ async def _submit_unconsumed(shop: Shop) -> Job[Any]:
 async def _explain(shop: Shop, job: Job[Any], *, tenant: str | None = None) -> list[str]:
     found: Explanation = await TenantJobs(shop.app, tenant, by="ann").explain(job.id)
     assert [each.text for each in found.items] == found.reasons
+    assert found.answer in found.reasons
     return found.reasons
+
+
+async def _alternatives(shop: Shop, job: Job[Any], *, tenant: str | None = None) -> list[str]:
+    return [each.text for each in (await TenantJobs(shop.app, tenant, by="ann").explain(job.id)).alternatives]
 
 
 @run_by(in_shop)
@@ -43,9 +51,11 @@ async def test_a_paused_queue_is_the_first_reason_with_its_operator_and_note(sho
     operator, tenant = await _explain(shop, job), await _explain(shop, job, tenant="")
 
     assert operator[0].startswith("queue 'work' has been paused since 2023-11-14T22:13:20")
-    assert operator[0].endswith(" by ann (the printer is broken): `taskmq queue resume work` resumes it")
+    assert operator[0].endswith(" by ann (the printer is broken)")
     assert operator[1].startswith("it has been ready since ")
+    assert await _alternatives(shop, job) == ["resume queue 'work' (`taskmq queue resume work`)"]
     # A tenant learns the reason, but neither the operator nor the operator's remedy.
+    assert await _alternatives(shop, job, tenant="") == []
     assert tenant[0].endswith("+00:00 (the printer is broken)")
     assert not any("waits for a free slot" in reason or "no worker" in reason for reason in [*operator, *tenant])
     await resume_queues(shop.app, ["work"])
@@ -93,8 +103,9 @@ async def test_a_queue_without_a_worker_is_named_with_its_broker(shop: Shop, /) 
 
     operator, tenant = await _explain(shop, job), await _explain(shop, job, tenant="")
 
-    assert operator[0] == f"no worker consumes queue 'work' at {shop.process.broker.address}: start one"
-    assert tenant[0] == "no worker consumes queue 'work': start one"
+    assert operator[0] == f"no worker consumes queue 'work' at {shop.process.broker.address}"
+    assert tenant[0] == "no worker consumes queue 'work'"
+    assert await _alternatives(shop, job, tenant="") == ["start a worker for queue 'work'"]
     assert operator[1].startswith("its message has been in work.jobs since ")
 
 
@@ -102,8 +113,11 @@ async def test_a_queue_without_a_worker_is_named_with_its_broker(shop: Shop, /) 
 async def test_a_job_without_a_scheduler_names_the_scheduler_and_the_workers_too(stage: Stage, /) -> None:
     (job,) = await stage.submit()
 
-    reasons = (await explain_job(stage.session, stage.store, stage.job(job))).reasons
+    found = await explain_job(stage.session, stage.store, stage.job(job))
 
+    reasons = found.reasons
+    assert found.answer == reasons[0]
+    assert [each.kind for each in found.alternatives] == ["scheduler", "workers"]
     assert reasons[0].startswith("no scheduler holds its queue's partition")
     assert reasons[1].startswith("no worker consumes queue 'work' at memory://")
     assert reasons[2].endswith("and waits for that and for its turn in queue 'work'")
@@ -141,15 +155,20 @@ async def test_an_unavailable_state_makes_pauses_unknown_and_workers_stay_known(
     await shop.stage.all_ended()
 
 
+async def _work_for_half_an_hour(stage: Stage) -> None:
+    """Record runs of five seconds in all slots of a worker."""
+    now = minute_of(stage.clock.now_ms())
+    figures = [Rollup(RollupKey(now - number * MINUTE, "sleep", "work", "")) for number in range(1, MINUTES + 2)]
+    for each in figures:
+        for _ in range(WorkerConfig().concurrency * 60 // 5):
+            each.ran.add(5.0)
+    await history_of(stage.store).rollups.add(figures)
+
+
 @run_by(in_shop)
 async def test_a_ready_job_starts_within_its_expected_time(shop: Shop, /) -> None:
     slots = WorkerConfig().concurrency
-    now = minute_of(shop.stage.clock.now_ms())
-    figures = [Rollup(RollupKey(now - number * MINUTE, "sleep", "work", "")) for number in range(1, MINUTES + 2)]
-    for each in figures:
-        for _ in range(slots * 60 // 5):
-            each.ran.add(5.0)
-    await history_of(shop.stage.store).rollups.add(figures)
+    await _work_for_half_an_hour(shop.stage)
     jobs = [await shop.jobs.asubmit("sleep", 5.0) for _ in range(8 * slots)]
     await until(lambda: JobState.RUNNING in shop.stage.states())
     last = max(jobs, key=lambda job: job.id)
@@ -183,3 +202,65 @@ async def test_a_ready_job_has_no_expected_start_without_figures(shop: Shop, /) 
     assert found.state is JobState.QUEUED
     assert found.start is None
     await shop.stage.all_ended()
+
+
+@run_by(play_one)
+async def test_a_ready_job_without_a_scheduler_has_no_expected_start(stage: Stage, /) -> None:
+    await _work_for_half_an_hour(stage)
+    await stage.player_of_declared("work")
+    (job,) = await stage.submit()
+
+    found = await explain_job(stage.session, stage.store, stage.job(job))
+
+    assert [each.kind for each in found.items] == ["scheduler", "turn"]
+    assert found.start is None
+
+
+@pytest.mark.parametrize("policy", ["fair", "priority"])
+@run_by(in_shop)
+async def test_a_ready_job_starts_as_early_as_an_alternative_promises(shop: Shop, /, policy: Policy) -> None:
+    slots = WorkerConfig().concurrency
+    await shop.app.pools.aset_policy("work", policy)
+    await _work_for_half_an_hour(shop.stage)
+    await shop.stage.store.nodes.report_workers([shop.worker.status()])
+    jobs = [await shop.jobs.asubmit("sleep", 5.0) for _ in range(8 * slots)]
+    await until(lambda: JobState.RUNNING in shop.stage.states())
+    last = max(jobs, key=lambda job: job.id)
+
+    found = await TenantJobs(shop.app, None, by="ann").explain(last.id)
+    by_tenant = await TenantJobs(shop.app, "", by="ann").explain(last.id)
+    raised, widened = found.alternatives
+    await shop.jobs.achange(last.id, priority=9)
+    await shop.stage.all_ended()
+
+    assert found.start is not None
+    assert raised.start is not None
+    assert widened.start is not None
+    assert (raised.kind, widened.kind) == ("priority", "slots")
+    assert f": {found.start.position - 1} jobs start before it, " in found.answer
+    assert raised.text.startswith("raise its priority from 4 to 9: ")
+    assert f"at position {raised.start.position} instead of {found.start.position} " in raised.text
+    assert widened.text.startswith(f"start one more worker of {slots} slots for queue 'work': ")
+    assert widened.start.likely < found.start.likely
+    started = shop.stage.job(last.id).started
+    assert started is not None
+    # All slots of the worker end their runs of five seconds at once.
+    assert to_datetime(started) <= raised.start.latest + timedelta(seconds=5) < found.start.earliest
+    # A tenant cannot start workers.
+    assert [each.kind for each in by_tenant.alternatives] == ["priority"]
+
+
+@run_by(in_shop)
+async def test_limits_of_one_job_are_worded_in_the_singular(shop: Shop, /) -> None:
+    await shop.app.pools.aset_quota("acme", running=1, rate=1, on_limit="wait")
+    await shop.app.pools.aset("acme", max={"slots": 1})
+    await pause_queues(shop.app, ["work"])
+    shop.worker.look_at_pauses()
+    job: Job[Any] = await shop.jobs.asubmit("double", 1, tenant="acme")
+    await shop.stage.pass_by(5)
+
+    reasons = await _explain(shop, job)
+
+    assert "quota 'acme' allows 1 job in flight at a time, over all queues" in reasons
+    assert "quota 'acme' allows 1 job per second" in reasons
+    assert "pool 'acme' has 0 of at most 1 job in flight in that queue" in reasons

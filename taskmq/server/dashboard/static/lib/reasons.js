@@ -23,10 +23,6 @@ const SIGNS = /** @type {any} */ ({ __proto__: null, passed: "passed", blocking:
 
 /** @typedef {{kind: string, text: string, subject: string}} Reason */
 
-/** Return the reason that keeps a job from its run, otherwise the first.
- * @param {Reason[]} items @returns {Reason | undefined} */
-export const blocking = (items) => items.find((one) => KINDS[one.kind]?.[1]) ?? items[0];
-
 /** Pages of the subjects by kind: page, permission, label. */
 const PAGES = /** @type {any} */ ({
   __proto__: null,
@@ -45,13 +41,13 @@ function Source({ of: { kind, subject } }) {
 export function Reasons({ id, runs }) {
   const { data } = useData(`jobs/${part(id)}/explain`, { });
   if (!data?.items.length) return null;
-  const checks = data.checks ?? [];
+  const { answer, checks = [], alternatives = [] } = data;
   const isChecked = (/** @type {Reason} */ one) => checks.some((/** @type {any} */ check) => check.kinds.includes(one.kind));
-  const line = (/** @type {Reason} */ one) => html`<span key=${one.text}>${one.text}<${Source} of=${one} /></span>`;
-  return html`<${Section} title=${runs ? "What is this job doing?" : "Why is this job waiting?"}><ol class="gates">
+  const line = (/** @type {Reason} */ one) => html`<span key=${one.text}>${one.text !== answer && one.text}<${Source} of=${one} /></span>`;
+  return html`<${Section} title=${runs ? "What is this job doing?" : "Why is this job waiting?"}><p class="sentence">${answer}</p><ol class="gates">
     ${checks.map((/** @type {any} */ { name, state, text, kinds }) => html`<li key=${name} class=${`is-${state}`} aria-current=${state === "blocking" ? "step" : undefined}><${Icon} name=${SIGNS[state]} /><strong>${CHECKS[name]}<span class="sr">: ${state}</span></strong><div>${text}${data.items.filter((/** @type {Reason} */ one) => kinds.includes(one.kind)).map(line)}</div></li>`)}
-    ${data.items.filter((/** @type {Reason} */ one) => !isChecked(one)).map((/** @type {Reason} */ one) => html`<li key=${one.text}><${Icon} name="queued" /><strong>${KINDS[one.kind]?.[0] ?? one.kind}</strong><div>${line(one)}</div></li>`)}</ol><${Start} of=${data.start} /><//>`;
+    ${data.items.filter((/** @type {Reason} */ one) => !isChecked(one) && one.text !== answer).map((/** @type {Reason} */ one) => html`<li key=${one.text}><${Icon} name="queued" /><strong>${KINDS[one.kind]?.[0] ?? one.kind}</strong><div>${line(one)}</div></li>`)}</ol><${Start} of=${data.start} help=${alternatives} /><//>`;
 }
 
-/** The position of a ready job, and its expected start. @param {{of: any}} props */
-const Start = ({ of }) => of && html`<dl class="start"><div><dt>Position in the queue</dt><dd>${count(of.position)}</dd></div><div><dt>Expected start</dt><dd><${When} at=${of.likely} /></dd></div><div><dt>Range</dt><dd><${When} at=${of.earliest} exact /> to <${When} at=${of.latest} exact /></dd></div></dl>`;
+/** The position of a ready job, its expected start, and what would help. @param {{of: any, help: {text: string}[]}} props */
+const Start = ({ of, help }) => (of || help.length > 0) && html`<dl class="start">${of && html`<div><dt>Position in the queue</dt><dd>${count(of.position)}</dd></div><div><dt>Expected start</dt><dd><${When} at=${of.likely} /></dd></div><div><dt>Range</dt><dd><${When} at=${of.earliest} exact /> to <${When} at=${of.latest} exact /></dd></div>`}${help.length > 0 && html`<div><dt>What would help</dt>${help.map(({ text }) => html`<dd key=${text} class="sentence">${text}</dd>`)}</div>`}</dl>`;

@@ -8,7 +8,6 @@ import { between, countText, failure, span, waited } from "../lib/format.js";
 import { Histogram } from "../lib/histogram.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { Empty, Head, TaskProgress, Id, Loading, State, Table, When, Pager } from "../lib/parts.js";
-import { blocking } from "../lib/reasons.js";
 import { change, to } from "../lib/route.js";
 
 const CHIPS = [
@@ -54,7 +53,7 @@ function Why({ job, mark }) {
     const seen = new IntersectionObserver((changes) => {
       if (!changes.some((one) => one.isIntersecting)) return;
       seen.disconnect();
-      read(`jobs/${part(job.id)}/explain`).then(({ items }) => set(blocking(items)?.text ?? ""), () => undefined);
+      read(`jobs/${part(job.id)}/explain`).then(({ answer }) => set(answer), () => undefined);
     });
     if (at.current) seen.observe(at.current);
     return () => seen.disconnect();
