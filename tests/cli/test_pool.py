@@ -79,8 +79,9 @@ def test_explain_names_the_pool_of_a_job_and_its_cap(shop: Shop, taskmq: Here) -
 
     assert "1 other tenant has jobs in that queue" in explained.data["reasons"]
     lines = taskmq("job", "explain", submitted[0].data["id"], "--app", "shop:app").out.splitlines()
-    assert lines[2] == "reasons:"
-    assert [line.removeprefix("  ") for line in lines[3:]] == explained.data["reasons"]
+    answer, *others = explained.data["reasons"]
+    assert lines[2:4] == [f"answer        {answer}", "reasons:"]
+    assert [line.removeprefix("  ") for line in lines[4 : lines.index("alternatives:")]] == others
     assert "gets 75.0% of the queue" in explained.out
     assert "pool 'acme' has 0 of at most 2 jobs in flight in that queue" in explained.out
 

@@ -101,7 +101,7 @@ def test_a_sleeping_job_outlives_its_worker_before_and_after_the_report(
             slept = await app.jobs.aget(after.id)
             await asyncio.to_thread(workers[0].kill)
             workers.append(start("worker-2", "worker", "jobs:app", "--max-crashes", "0"))
-            before = await app.jobs.asubmit("remind", "before", 0.1, True)
+            before = await app.jobs.asubmit("remind", "before", 5, True)
 
             assert [await job.aresult(timeout=200) for job in (after, before)] == [1, 1]
             record = await app.jobs.aget(after.id)
