@@ -68,6 +68,7 @@ class AppPools(AppCalls):
             except JobNotFound:
                 # Ended and erased meanwhile.
                 return None
+            explained = await explain_job(session, store, record, reader=tenant, expects_start=False)
             return BacklogView(
                 tenant=one.tenant,
                 jobs=one.jobs,
@@ -75,7 +76,7 @@ class AppPools(AppCalls):
                 first=one.first,
                 task=record.task,
                 queue=record.queue,
-                reasons=(await explain_job(session, store, record, reader=tenant)).reasons,
+                reasons=explained.reasons,
             )
 
         found: list[BacklogView | None] = []

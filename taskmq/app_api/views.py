@@ -45,8 +45,8 @@ def milliseconds_of(instant: datetime) -> int:
     return min(round(instant.timestamp() * 1000), LAST_INSTANT)
 
 
-def ms_of(instant: datetime | None) -> int | None:
-    """Return the milliseconds of an optional timestamp as `milliseconds_of` does; 0 if it is before the epoch."""
+def bound_of(instant: datetime | None) -> int | None:
+    """Return a bound of a period in ms since the epoch, at least 0; None if the period is open there."""
     return None if instant is None else max(milliseconds_of(instant), 0)
 
 

@@ -123,6 +123,11 @@ def duration_text(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
+def count_text(number: float, noun: str) -> str:
+    """Format a number of things for people, such as "1 job" and "2 jobs"."""
+    return f"{number:.12g} {noun}{'' if number == 1 else 's'}"
+
+
 def _from_text(text: str) -> timedelta | None:
     stripped = text.strip().lower()
     parts = _DURATION_PART.findall(stripped.replace(" ", ""))

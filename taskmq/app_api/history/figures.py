@@ -13,7 +13,7 @@ from taskmq.api.history.figures import (
     RollupView,
 )
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, ms_of, render_all, view_of
+from taskmq.app_api.views import bound_of, instant_text, render_all, view_of
 from taskmq.model.history.rollups import Rollup
 from taskmq.model.units import to_datetime
 from taskmq.operations.history import (
@@ -49,7 +49,7 @@ class AppFigures(AppCalls):
         """
         figures = TenantFigures(self._app, self._caller.tenant)
         begin, end, found = await figures.totals(
-            since=ms_of(since), until=ms_of(until), task=task, queue=queue, by=tuple(by)
+            since=bound_of(since), until=bound_of(until), task=task, queue=queue, by=tuple(by)
         )
         return RollupList(since=instant_text(begin), until=instant_text(end), items=render_all(_rollup, found))
 
@@ -70,7 +70,9 @@ class AppFigures(AppCalls):
             InvalidOption: a dimension is unknown, or the result is too large.
         """
         figures = TenantFigures(self._app, self._caller.tenant)
-        found = await figures.usage(since=ms_of(since), until=ms_of(until), task=task, queue=queue, by=tuple(by))
+        found = await figures.usage(
+            since=bound_of(since), until=bound_of(until), task=task, queue=queue, by=tuple(by)
+        )
         return render_all(_usage, found)
 
     async def failures(
@@ -105,7 +107,7 @@ class AppFigures(AppCalls):
             InvalidOption: the cursor is malformed.
         """
         which = FailureChoice(
-            lane=lane, task=task, queue=queue, job=job_id, error=error, since=ms_of(since), until=ms_of(until)
+            lane=lane, task=task, queue=queue, job=job_id, error=error, since=bound_of(since), until=bound_of(until)
         )
         failures = TenantFailures(self._app, self._caller.tenant, sources=sources, letters=letters)
         page = await failures.page(which, after=cursor or None, limit=limit)

@@ -15,6 +15,7 @@ from taskmq.cli.typed_values import instant_of
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.bulks import BulkAction
 from taskmq.model.jobs.changes import RetryMode
+from taskmq.model.units import count_text
 
 if TYPE_CHECKING:
     from taskmq.api.jobs import BulkOperationView
@@ -85,7 +86,7 @@ def begin(
     if dry_run:
         print_record({"matched": count})
         return OK
-    if not confirm(f"{action} {count} jobs?", yes=yes):
+    if not confirm(f"{action} {count_text(count, 'job')}?", yes=yes):
         return FAILED
 
     async def run(api: Api) -> "BulkOperationView":

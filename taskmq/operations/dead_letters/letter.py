@@ -10,7 +10,7 @@ from taskmq.errors import MalformedMessage
 from taskmq.model import headers as header
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
-from taskmq.model.units import milliseconds_in
+from taskmq.model.units import count_text, milliseconds_in
 from taskmq.operations.dead_letters.fingerprint import fingerprint
 
 _TYPE_NAME: Final = re.compile(r"[\w.<>]+(?=:|$)")
@@ -112,9 +112,8 @@ class JobsOfLetters:
         return is_first
 
     def __str__(self) -> str:
-        letters = "1 letter" if self.letters == 1 else f"{self.letters} letters"
-        jobs = "1 job" if self.jobs == 1 else f"{self.jobs} jobs"
-        return letters if self.letters == self.jobs else f"{letters} of {jobs}"
+        letters = count_text(self.letters, "letter")
+        return letters if self.letters == self.jobs else f"{letters} of {count_text(self.jobs, 'job')}"
 
 
 def read_letter(delivery: Delivery) -> DeadLetter:

@@ -229,7 +229,7 @@ async def _examine_schedulers(store: JobStore) -> Finding:
         return Finding("ok", "store", f"{found.owners} scheduler(s) hold its {found.partitions} partitions")
     waiting = await store.count_jobs(JobFilter(states=frozenset({JobState.QUEUED})), cap=_MANY)
     ready = f"over {_MANY:,}" if waiting > _MANY else waiting
-    text = f"{found.free} of {found.partitions} partitions have no scheduler, {ready} jobs are ready"
+    text = f"{found.free} of {found.partitions} partitions have no scheduler; ready jobs: {ready}"
     return Finding("problem" if waiting else "warning", "store", text, "start `taskmq scheduler`")
 
 

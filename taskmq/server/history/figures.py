@@ -13,7 +13,7 @@ from taskmq.api.history.figures import (
     SeriesView,
     VersionMark,
 )
-from taskmq.app_api.views import instant_text, ms_of
+from taskmq.app_api.views import bound_of, instant_text
 from taskmq.model.history.figures import FIGURES, Series
 from taskmq.model.identity import Permission
 from taskmq.operations.history import DEPTHS, TenantFigures
@@ -86,7 +86,7 @@ async def query_metrics(
     The depths of queues are sampled once a minute; a longer step has the most of its minutes. They can be grouped by
     queue alone. `versions` marks deployments of the app. A tenant has neither depths nor versions.
     """
-    asked = (metric, ms_of(since), ms_of(until), step, task, queue, by)
+    asked = (metric, bound_of(since), bound_of(until), step, task, queue, by)
 
     async def read() -> MetricList:
         return await _query(TenantFigures(app, caller.tenant), *asked)
@@ -112,7 +112,7 @@ async def get_metrics(
 ) -> MetricList:
     """Return time series by name and period."""
     figures = TenantFigures(app, caller.tenant)
-    return await _query(figures, name, ms_of(start_time), ms_of(end_time), step, None, None, "")
+    return await _query(figures, name, bound_of(start_time), bound_of(end_time), step, None, None, "")
 
 
 async def _query(

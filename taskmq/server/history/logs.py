@@ -8,7 +8,7 @@ from litestar.response import Stream
 
 from taskmq.api.history.logs import LineList
 from taskmq.app_api.history.logs import line_list
-from taskmq.app_api.views import instant_text, ms_of
+from taskmq.app_api.views import bound_of, instant_text
 from taskmq.model.history.logs import LEVELS, LogFilter, LogPage, StoredLine, level_name, read_level
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
@@ -80,8 +80,8 @@ async def search_logs(
         run=None if run_id is None else await api.runs.find_id(run_id),
         step=step,
         task=task,
-        since=ms_of(since),
-        until=ms_of(until),
+        since=bound_of(since),
+        until=bound_of(until),
     )
     return line_list(await jobs.search_logs(which, after=number_of(cursor), limit=limit))
 
@@ -130,8 +130,8 @@ async def _query(
         level=0 if level is None else read_level(level),
         text=text,
         job=None if job_id is None else (await jobs.get(job_id)).id,
-        since=ms_of(since),
-        until=ms_of(until),
+        since=bound_of(since),
+        until=bound_of(until),
     )
     return line_list(await jobs.search_logs(which, after=number_of(cursor), limit=limit))
 

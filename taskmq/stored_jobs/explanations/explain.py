@@ -13,7 +13,7 @@ from taskmq.model.nodes import JobNeeds, add_amounts, why_unplaced
 from taskmq.model.resources import Amounts
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.topology import jobs_queue, node_queue
-from taskmq.model.units import LAST_INSTANT, duration_text, to_datetime
+from taskmq.model.units import LAST_INSTANT, count_text, duration_text, to_datetime
 from taskmq.options.limits import why_limited
 from taskmq.stored_jobs.explanations.alternatives import Alternative, describe_turn, find_answer, list_remedies
 from taskmq.stored_jobs.explanations.checks import WaitCheck, list_checks
@@ -48,7 +48,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def explain_job(
-    session: Session, store: JobStore, record: JobRecord, *, reader: str | None = None
+    session: Session, store: JobStore, record: JobRecord, *, reader: str | None = None, expects_start: bool = True
 ) -> Explanation:
     """Explain what a job waits for, from the store, the state and the broker as far as they answer.
 
@@ -56,6 +56,7 @@ async def explain_job(
 
     Args:
         reader: the tenant that asks, which must not learn other tenants' names; None: an operator.
+        expects_start: whether to estimate the start of a ready job, from up to five more calls of the store.
 
     Raises:
         StoreUnavailable: the store could not be reached.
@@ -96,7 +97,7 @@ async def explain_job(
             text = f"no scheduler holds its queue's partition ({partition})"
             reasons.insert(index, WaitReason(kind="scheduler", text=text))
     outlook = None
-    if at_broker is not None and not any(each.is_obstacle for each in reasons):
+    if expects_start and at_broker is not None and not any(each.is_obstacle for each in reasons):
         outlook = await estimate_start(store, record, now=now, at_broker=at_broker, reader=reader)
     if record.cancel_requested is not None:
         text = f"its worker was asked to stop it: {record.cancel_requested}"
@@ -232,13 +233,15 @@ async def _explain_quotas(store: JobStore, record: JobRecord) -> list[WaitReason
     reasons: list[WaitReason] = []
     for quota in (await store.quotas()).of(record.tenant, owner):
         if quota.running is not None:
-            text = f"quota {quota.name!r} allows {_jobs(quota.running)} in flight at a time, over all queues"
+            text = (
+                f"quota {quota.name!r} allows {count_text(quota.running, 'job')} in flight at a time, over all queues"
+            )
             reasons.append(WaitReason(kind="quota", text=text, subject=quota.name))
         if quota.rate is not None and quota.on_limit == "wait":
             used = (await store.quota_usage([run_name(quota.tenant, quota.user)])).values()
             until = max((each.used_until for each in used), default=0.0) - (quota.burst - 1) * 1000 / quota.rate
             when = f": the next one at {_format(round(until))}" if until > await store.now_ms() else ""
-            text = f"quota {quota.name!r} allows {_jobs(quota.rate)} per second{when}"
+            text = f"quota {quota.name!r} allows {count_text(quota.rate, 'job')} per second{when}"
             reasons.append(WaitReason(kind="quota", text=text, subject=quota.name))
     return reasons
 
@@ -303,16 +306,12 @@ async def _explain_caps(
                 used = add_amounts(used, placed.get(each.id, _SLOT.amounts))
         for name in sorted(pool.max.keys() & needs.amounts.keys()):
             have, most = used.get(name, 0.0), pool.max[name]
-            limit = f"{_jobs(most)} in flight" if name == SLOTS_ASKED else f"{most:g} {name}"
+            limit = f"{count_text(most, 'job')} in flight" if name == SLOTS_ASKED else f"{most:g} {name}"
             is_full = have + needs.amounts[name] > most * (1 + 1e-9)
             effect = f"; this job needs {needs.amounts[name]:g} and waits until another one ends" if is_full else ""
             text = f"pool {pool.name!r} has {have:g} of at most {limit} in that queue{effect}"
             reasons.append(WaitReason(kind="cap" if is_full else "pool", text=text, subject=pool.name))
     return reasons
-
-
-def _jobs(number: float) -> str:
-    return f"{number:.12g} {'job' if number == 1 else 'jobs'}"
 
 
 def _format(milliseconds: int | None) -> str:

@@ -10,6 +10,7 @@ from taskmq.contracts.jobs import JobRecord, JobStore
 from taskmq.errors import UnsupportedFeature
 from taskmq.model.history.rollups import MINUTE, minute_of
 from taskmq.model.jobs.pools import FAIR
+from taskmq.model.units import count_text
 from taskmq.stored_jobs.explanations.alternatives import Alternative, AlternativeKind, describe_earlier
 from taskmq.stored_jobs.explanations.expected_starts import (
     MINUTES,
@@ -72,7 +73,7 @@ async def estimate_start(
         found += compare("priority", action, raised)
     workers = await store.nodes.workers() if reader is None else []
     if slots := min((each.slots for each in workers if record.queue in each.queues), default=0):
-        action = f"start one more worker of {slots} {'slot' if slots == 1 else 'slots'} for queue {record.queue!r}"
+        action = f"start one more worker of {count_text(slots, 'slot')} for queue {record.queue!r}"
         found += compare("slots", action, expect(lanes, own, more_slots=slots))
     return Outlook(start, found)
 

@@ -13,6 +13,7 @@ from taskmq.errors import InvalidOption
 from taskmq.model.units import (
     LAST_INSTANT,
     Duration,
+    count_text,
     duration_text,
     instant_ms,
     instant_text,
@@ -251,3 +252,9 @@ def test_a_datetime_becomes_an_instant_that_an_envelope_can_hold(moment: datetim
 def test_a_datetime_without_a_time_zone_is_no_instant() -> None:
     with pytest.raises(InvalidOption, match="give a datetime with a time zone"):
         instant_ms(datetime(2027, 1, 1), what="eta")  # noqa: DTZ001 - the mistake
+
+
+def test_a_count_is_followed_by_the_singular_or_the_plural() -> None:
+    assert [count_text(each, "job") for each in (0, 1, 1.0, 0.5, 12_345)] == [
+        "0 jobs", "1 job", "1 job", "0.5 jobs", "12345 jobs",
+    ]  # fmt: skip

@@ -158,12 +158,12 @@ def test_jobs_without_a_scheduler_are_a_problem(tmp_path: Path) -> None:
 
     assert before[-1] == (
         "warning",
-        "8 of 8 partitions have no scheduler, 0 jobs are ready",
+        "8 of 8 partitions have no scheduler; ready jobs: 0",
         "start `taskmq scheduler`",
     )
     assert after[-1] == (
         "problem",
-        "8 of 8 partitions have no scheduler, 1 jobs are ready",
+        "8 of 8 partitions have no scheduler; ready jobs: 1",
         "start `taskmq scheduler`",
     )
     assert any(finding.startswith("SQLite 3.") for _, finding, _ in after)
