@@ -40,6 +40,7 @@ def test_the_overview_opens_with_what_needs_attention(browser: Browser, tmp_path
         expect(eyes.page.locator("h1").first).to_have_text("billing")
 
 
+@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_the_overview_opens_with_what_needs_attention")
 def test_the_overview_lists_changes_of_settings(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path, development=True) as served, watching(browser, served) as eyes:
         changes = eyes.open("?range=1h").page.get_by_text("What changed").locator("../..")
@@ -60,6 +61,7 @@ def test_the_overview_lists_changes_of_settings(browser: Browser, tmp_path: Path
         expect(eyes.page.locator("tbody tr")).to_contain_text(["pool.change"])
 
 
+@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_the_overview_opens_with_what_needs_attention")
 def test_a_release_is_a_change_and_every_tile_shows_its_trend(browser: Browser, site: Served) -> None:
     with show_examples(browser, site, Case("one")) as eyes:
         points = [{"at": f"2027-01-30T17:{minute}:00Z", "value": minute} for minute in range(10, 20)]
@@ -79,6 +81,7 @@ def test_a_release_is_a_change_and_every_tile_shows_its_trend(browser: Browser, 
         expect(eyes.page.locator("[aria-current=true]", has_text="By version")).to_be_visible()
 
 
+@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_the_overview_opens_with_what_needs_attention")
 def test_parts_that_are_down_come_first_and_lead_to_the_system_page(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path, development=True) as served, watching(browser, served) as eyes:
         attention = eyes.open().page.locator(".attention")
@@ -94,6 +97,7 @@ def test_parts_that_are_down_come_first_and_lead_to_the_system_page(browser: Bro
         assert violations(eyes.page) == []
 
 
+@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_the_overview_opens_with_what_needs_attention")
 def test_a_scheduler_that_is_gone_needs_attention_although_no_event_says_so(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path, development=True) as served, watching(browser, served) as eyes:
         scheduler = Scheduler(served.twin())
@@ -168,6 +172,7 @@ def test_a_source_that_does_not_answer_is_named(browser: Browser, site: Served) 
         expect(attention).not_to_contain_text("Nothing needs attention.")
 
 
+@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_the_overview_opens_with_what_needs_attention")
 def test_the_system_page_runs_all_checks_and_copies_a_command(browser: Browser, site: Served) -> None:
     with show_examples(browser, site, Case("one")) as eyes:
         eyes.page.context.grant_permissions(["clipboard-read", "clipboard-write"])

@@ -43,6 +43,9 @@ def test_a_job_is_submitted_with_options_and_the_form_offers_all(eyes: Eyes, sit
     assert record.detail.labels == {"team": "ops"}
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_form_options.py::test_a_job_is_submitted_with_options_and_the_form_offers_all"
+)
 def test_a_schedule_is_added_with_options_and_the_form_offers_all(eyes: Eyes, site: Served) -> None:
     page = eyes.open("schedules").page
     eyes.click("Add a schedule")

@@ -80,6 +80,9 @@ def test_late_and_long_running_jobs_are_marked(eyes: Eyes) -> None:
     assert violations(eyes.page) == []
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_jobs_are_found_by_a_filter_that_stays_in_the_address"
+)
 def test_jobs_over_time_are_zoomed_by_keyboard_and_by_pointer(eyes: Eyes, site: Served) -> None:
     site.submit(*(a_job(f"zoomed-{n}", labels={"batch": "zoomed"}) for n in range(3)))
     page = eyes.open("jobs?filter=label.batch%3Azoomed").page
@@ -287,6 +290,9 @@ def test_only_selected_jobs_are_held(eyes: Eyes, site: Served) -> None:
     assert found == {"some-0": "scheduled", "some-1": "held", "some-2": "scheduled"}
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_jobs_are_found_by_a_filter_that_stays_in_the_address"
+)
 def test_a_job_is_held_changed_released_and_cancelled_by_keys(eyes: Eyes, site: Served) -> None:
     (made,) = site.submit(a_job("keys"))
     page = eyes.open(f"jobs/{made['id']}").page

@@ -184,6 +184,9 @@ def test_the_dashboard_works_below_any_prefix_and_read_only_mode_changes_nothing
         eyes.see_count(eyes.page.get_by_role("button", name="Run"), 0)
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_journeys.py::test_data_without_answers_for_25_seconds_is_stale_with_its_age"
+)
 def test_a_lost_network_is_reported_and_the_page_resumes_when_it_returns(eyes: Eyes, site: Served) -> None:
     site.submit(a_job("kept"))
     page = eyes.open("jobs").page
@@ -298,6 +301,9 @@ def test_two_tabs_share_one_stream_of_events(eyes: Eyes, site: Served) -> None:
     assert streams == []
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_journeys.py::test_data_without_answers_for_25_seconds_is_stale_with_its_age"
+)
 def test_a_list_from_a_late_replica_is_stale_until_the_user_changes_something(eyes: Eyes, site: Served) -> None:
     """The server's replica is 42 s behind."""
     page = eyes.page

@@ -154,6 +154,7 @@ def test_workers_are_grouped_by_node_queue_and_version(eyes: Eyes) -> None:
     assert violations(page) == []
 
 
+@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")
 def test_an_operator_reads_stacks_changes_slots_pauses_and_drains_a_worker(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path, development=True) as served, working(served), watching(browser, served) as eyes:
         page = eyes.open("workers").page

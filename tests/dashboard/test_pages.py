@@ -119,6 +119,7 @@ def _examine(page: Page, *, by_axe: bool) -> list[str]:
     return found
 
 
+@pytest.mark.nightly("tests/dashboard/test_pages.py::test_the_main_pages_have_no_accessibility_barriers")
 def test_no_text_is_repeated_or_too_long_for_a_phone(browser: Browser, site: Served) -> None:
     case = Case("hostile", "light", 360)
     with show_examples(browser, site, case) as eyes:

@@ -131,6 +131,9 @@ def test_the_log_of_a_job_is_followed_until_its_end(eyes: Eyes, site: Served, sh
     expect(log.locator("tbody tr").first).to_contain_text("turn 1, box 0")
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_jobs_are_found_by_a_filter_that_stays_in_the_address"
+)
 def test_letters_are_sent_again_once_their_cause_is_repaired(eyes: Eyes, site: Served, shop: Shop) -> None:
     shop.is_printer_broken = True
     for order in ("17", "18"):
@@ -228,6 +231,9 @@ def test_a_generated_id_is_shown_by_its_end_and_linked_as_a_whole(eyes: Eyes, si
     assert whole.locator(".id").count() == 0
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_jobs_are_found_by_a_filter_that_stays_in_the_address"
+)
 def test_each_term_of_a_filter_has_a_link_that_removes_it(eyes: Eyes) -> None:
     page = eyes.open("jobs?filter=status%3Afailed%20label.team%3A%22ops%20%5C%22a%5C%22%22%20task%3Amail.*").page
     terms = page.get_by_role("group", name="Terms of the filter").get_by_role("link")

@@ -266,6 +266,7 @@ def _type_check(python: Path, folder: Path, program: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.nightly("tests/typing")
 def test_the_installed_types_find_only_the_mistakes_of_a_user(python: Path, tmp_path: Path) -> None:
     report = _type_check(python, tmp_path, _USER + _WRONG)
 
