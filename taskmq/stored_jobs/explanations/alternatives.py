@@ -14,7 +14,7 @@ from taskmq.stored_jobs.explanations.checks import WaitCheck
 from taskmq.stored_jobs.explanations.expected_starts import StartEstimate
 from taskmq.stored_jobs.explanations.queue_condition import WaitReason
 
-AlternativeKind = Literal["held", "scheduler", "paused", "workers", "cap", "priority", "slots"]
+AlternativeKind = Literal["held", "scheduler", "paused", "workers", "cap", "quota", "priority", "slots"]
 
 _REMEDIES: Final[dict[AlternativeKind, str]] = {
     "held": "release it",
@@ -22,10 +22,11 @@ _REMEDIES: Final[dict[AlternativeKind, str]] = {
     "paused": "resume queue {0!r} (`taskmq queue resume {0}`)",
     "workers": "start a worker for queue {0!r}",
     "cap": "raise the cap of pool {0!r}",
+    "quota": "raise quota {0!r}",
 }
 _ONCE: Final = " once all workers have the code that began it"
 # Only operators can do these.
-_OPERATORS: Final = frozenset({"paused", "cap"})
+_OPERATORS: Final = frozenset({"paused", "cap", "quota"})
 _LEAST_GAIN: Final = 1.0
 """Seconds by which an alternative has to start a job earlier."""
 

@@ -7,8 +7,9 @@ import msgspec
 
 from taskmq.client.session import Session
 from taskmq.contracts.jobs import HistoryEntry, JobRecord, JobStore, partition_key
+from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.jobs.pools import SLOTS_ASKED, TenantPool, known_reason, path_of, shares_of
-from taskmq.model.jobs.quotas import run_name
+from taskmq.model.jobs.quotas import Quota, free_from, run_name
 from taskmq.model.nodes import JobNeeds, add_amounts, why_unplaced
 from taskmq.model.resources import Amounts
 from taskmq.model.states import UNDERWAY, JobState
@@ -23,6 +24,7 @@ from taskmq.stored_jobs.explanations.start_estimate import estimate_start
 from taskmq.stored_jobs.new_jobs import name_of
 
 _MOST_NAMED: Final = 10
+_MOST_IN_FLIGHT: Final = 500
 _SLOT: Final = JobNeeds()
 
 
@@ -156,7 +158,7 @@ async def _explain_ready(
     reasons.append(WaitReason(kind="turn", text=text, subject=record.queue))
     reasons += await _explain_interruption(store, record, reader)
     reasons += await _explain_limit(store, record)
-    reasons += await _explain_quotas(store, record)
+    reasons += await _explain_quotas(store, record, now)
     reasons += await _explain_turn(store, record, now)
     return reasons + unknown, at_broker
 
@@ -227,23 +229,32 @@ async def _explain_placement(store: JobStore, record: JobRecord) -> list[WaitRea
     return reasons
 
 
-async def _explain_quotas(store: JobStore, record: JobRecord) -> list[WaitReason]:
-    """Name the quotas that make jobs wait, with the next free instant of an exhausted rate."""
+async def _explain_quotas(store: JobStore, record: JobRecord, now: int) -> list[WaitReason]:
+    """Name the quotas that have no room for it, with the next free instant of an exhausted rate."""
     owner = "" if record.detail is None else record.detail.owner
+    quotas = [each for each in (await store.quotas()).of(record.tenant, owner) if each.holds_back]
+    usage = await store.quota_usage([run_name(each.tenant, each.user) for each in quotas])
     reasons: list[WaitReason] = []
-    for quota in (await store.quotas()).of(record.tenant, owner):
-        if quota.running is not None:
-            text = (
-                f"quota {quota.name!r} allows {count_text(quota.running, 'job')} in flight at a time, over all queues"
-            )
+    for quota in quotas:
+        if quota.running is not None and await _is_full(store, quota, quota.running):
+            jobs = count_text(quota.running, "job")
+            text = f"quota {quota.name!r} allows {jobs} in flight at a time, over all queues, and has no room for it"
             reasons.append(WaitReason(kind="quota", text=text, subject=quota.name))
-        if quota.rate is not None and quota.on_limit == "wait":
-            used = (await store.quota_usage([run_name(quota.tenant, quota.user)])).values()
-            until = max((each.used_until for each in used), default=0.0) - (quota.burst - 1) * 1000 / quota.rate
-            when = f": the next one at {_format(round(until))}" if until > await store.now_ms() else ""
-            text = f"quota {quota.name!r} allows {count_text(quota.rate, 'job')} per second{when}"
+        used = usage.get(run_name(quota.tenant, quota.user))
+        if quota.on_limit == "wait" and used is not None and (free := free_from(quota, used)) > now:
+            jobs = count_text(quota.rate or 0, "job")
+            text = f"quota {quota.name!r} allows {jobs} per second: the next one at {_format(round(free))}"
             reasons.append(WaitReason(kind="quota", text=text, subject=quota.name))
     return reasons
+
+
+async def _is_full(store: JobStore, quota: Quota, most: int) -> bool:
+    """Whether as many jobs as the quota allows are in flight; False if that cannot be determined."""
+    which = JobFilter(tenant=quota.tenant, states=UNDERWAY)
+    if quota.user is None:
+        return await store.count_jobs(which, cap=most) >= most
+    page = await store.list_jobs(which, limit=_MOST_IN_FLIGHT)
+    return sum(each.detail is not None and each.detail.owner == quota.user for each in page.jobs) >= most
 
 
 async def _explain_upstream(store: JobStore, record: JobRecord) -> list[WaitReason]:

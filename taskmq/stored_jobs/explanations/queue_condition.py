@@ -13,7 +13,7 @@ from taskmq.model.topology import jobs_queue, parcels_queue
 from taskmq.model.units import to_datetime
 
 _OBSTACLES: Final = frozenset(
-    {"held", "dependency", "time", "paused", "scheduler", "broker", "workers", "placement", "limit", "cap"}
+    {"held", "dependency", "time", "paused", "scheduler", "broker", "workers", "placement", "limit", "cap", "quota"}
 )
 _TIMEOUT: Final = 2.0
 """Timeout for broker and state in seconds."""
@@ -23,8 +23,8 @@ class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
     """A reason why a job waits, or a fact about its wait.
 
     Attributes:
-        kind: `held`, `dependency`, `time`, `paused`, `scheduler`, `broker`, `workers`, `placement`, `limit` and `cap`
-            (an exhausted pool) keep a job from its run; the others describe its wait.
+        kind: `held`, `dependency`, `time`, `paused`, `scheduler`, `broker`, `workers`, `placement`, `limit`, `cap`
+            (an exhausted pool) and `quota` (an exhausted one) keep a job from its run; the others describe its wait.
         subject: the job, queue, pool or quota concerned; "" if there is none.
     """
 

@@ -34,7 +34,8 @@ def _start(position: int, seconds: float) -> StartEstimate:
     [
         (JobState.HELD, ["held", "dependency"], "about held"),
         (JobState.SCHEDULED, ["time", "paused"], "about time"),
-        (JobState.QUEUED, ["turn", "pool", "quota"], "about turn"),
+        (JobState.QUEUED, ["turn", "pool"], "about turn"),
+        (JobState.QUEUED, ["turn", "pool", "quota"], "about quota"),
         (JobState.QUEUED, ["turn", "pool", "cap"], "about cap"),
         (JobState.QUEUED, ["turn", "limit", "cap"], "about cap"),
         (JobState.QUEUED, ["paused", "turn", "limit"], "about paused"),

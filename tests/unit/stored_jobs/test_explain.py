@@ -257,8 +257,7 @@ async def test_a_ready_job_starts_as_early_as_an_alternative_promises(shop: Shop
 
 
 @run_by(in_shop)
-async def test_limits_of_one_job_are_worded_in_the_singular(shop: Shop, /) -> None:
-    await shop.app.pools.aset_quota("acme", running=1, rate=1, on_limit="wait")
+async def test_a_cap_of_one_job_is_worded_in_the_singular(shop: Shop, /) -> None:
     await shop.app.pools.aset("acme", max={"slots": 1})
     await pause_queues(shop.app, ["work"])
     shop.worker.look_at_pauses()
@@ -267,6 +266,41 @@ async def test_limits_of_one_job_are_worded_in_the_singular(shop: Shop, /) -> No
 
     reasons = await _explain(shop, job)
 
-    assert "quota 'acme' allows 1 job in flight at a time, over all queues" in reasons
-    assert "quota 'acme' allows 1 job per second" in reasons
     assert "pool 'acme' has 0 of at most 1 job in flight in that queue" in reasons
+
+
+@pytest.mark.parametrize("user", [None, "ann"])
+@run_by(in_shop)
+async def test_a_quota_keeps_a_job_from_its_run_only_while_it_has_no_room(shop: Shop, /, user: str | None) -> None:
+    quota = "acme" if user is None else f"acme/{user}"
+    await shop.app.pools.aset_quota("acme", user=user, running=1, rate=0.05, on_limit="wait")
+    first: Job[Any] = await shop.jobs.asubmit("sleep", 5, tenant="acme", owner="ann")
+    await until(lambda: shop.stage.job(first.id).state is JobState.RUNNING)
+    second: Job[Any] = await shop.jobs.asubmit("double", 1, tenant="acme", owner="ann")
+
+    both: Explanation = await TenantJobs(shop.app, None, by="bob").explain(second.id)
+    by_tenant: Explanation = await TenantJobs(shop.app, "acme", by="ann").explain(second.id)
+    await until(lambda: shop.stage.job(first.id).state.is_final)
+    rate: Explanation = await TenantJobs(shop.app, None, by="bob").explain(second.id)
+    await shop.stage.pass_by(30)
+
+    assert both.answer == (
+        f"quota {quota!r} allows 1 job in flight at a time, over all queues, and has no room for it"
+    )
+    assert [each.name for each in both.checks if each.state == "blocking"] == ["quota"]
+    assert [each.text for each in both.alternatives] == [f"raise quota {quota!r}"]
+    assert by_tenant.alternatives == []
+    assert both.start is None
+    assert rate.answer.startswith(f"quota {quota!r} allows 0.05 jobs per second: the next one at 2023-11-14T22:13:")
+    assert shop.stage.job(second.id).state is JobState.SUCCEEDED
+
+
+@run_by(in_shop)
+async def test_a_quota_with_room_does_not_explain_a_wait(shop: Shop, /) -> None:
+    await shop.app.pools.aset_quota("acme", running=1, rate=1, on_limit="wait")
+    await pause_queues(shop.app, ["work"])
+    shop.worker.look_at_pauses()
+    job: Job[Any] = await shop.jobs.asubmit("double", 1, tenant="acme")
+    await shop.stage.pass_by(5)
+
+    assert "quota" not in {each.kind for each in (await TenantJobs(shop.app, None, by="ann").explain(job.id)).items}

@@ -15,7 +15,15 @@ limits    quotas, and what is recorded of their use
 books     books that count jobs and refuse those beyond a limit
 """
 
-from taskmq.model.jobs.quotas.books import CountedJob, QuotaBook, RunBook, looked_at, queued_limits, usage_names
+from taskmq.model.jobs.quotas.books import (
+    CountedJob,
+    QuotaBook,
+    RunBook,
+    free_from,
+    looked_at,
+    queued_limits,
+    usage_names,
+)
 from taskmq.model.jobs.quotas.limits import (
     EVERYBODY,
     KEPT_DAYS,
@@ -44,6 +52,7 @@ __all__ = [
     "QuotaUsage",
     "Quotas",
     "RunBook",
+    "free_from",
     "looked_at",
     "queued_limits",
     "read_quotas",

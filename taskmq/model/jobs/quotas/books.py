@@ -163,7 +163,7 @@ class QuotaBook:
             return self._over(quota, "a_day", quota.a_day, midnight)
         if quota.bytes is not None and usage.bytes + size > quota.bytes:
             return self._over(quota, "bytes", quota.bytes, midnight)
-        if quota.rate is not None and quota.on_limit == "refuse" and (free := _free(quota, usage)) > self._now:
+        if quota.rate is not None and quota.on_limit == "refuse" and (free := free_from(quota, usage)) > self._now:
             return self._over(quota, "rate", quota.rate, int(free) + 1)
         return None
 
@@ -212,7 +212,7 @@ class RunBook:
                 continue
             name = run_name(tenant, quota.user)
             usage = self.changed.get(name) or self._usage.get(name) or QuotaUsage()
-            if _free(quota, usage) > self._now:
+            if free_from(quota, usage) > self._now:
                 return False
             used_until = max(usage.used_until, self._now) + 1000 / quota.rate
             after[name] = QuotaUsage(self._now // DAY_MS, usage.jobs + 1, 0, used_until)
@@ -244,7 +244,7 @@ def looked_at(quotas: Quotas, picks: Sequence[tuple[str, int]]) -> list[int]:
     return [max(count, most) if is_deep else count for (_, count), is_deep in zip(picks, deep, strict=True)]
 
 
-def _free(quota: Quota, usage: QuotaUsage) -> float:
+def free_from(quota: Quota, usage: QuotaUsage) -> float:
     """Return the instant from which the rate has room again, ms since the epoch."""
     assert quota.rate is not None
     return usage.used_until - (quota.burst - 1) * 1000 / quota.rate
