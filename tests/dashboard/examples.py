@@ -122,6 +122,9 @@ def _example(method: str, url: str) -> Any:
     if name == "searchLogs" and "run_id=" in query:
         name = "getRunLogs"
     answered = next(iter(EXAMPLES[name].answers.values()))
+    if name == "listSchedules" and "prefix=nightly" in query:
+        (schedule,) = answered["items"]
+        return answered | {"items": [schedule | {"starts": "workflow nightly", "task": None}]}
     if name in {"getJobLogs", "getRunLogs"} and "cursor=" in query:
         # A log that is followed gets no more lines: a page would show a number of them that depends on the time.
         return answered | {"items": []}

@@ -43,6 +43,7 @@ _VIEWS: Final = (
     "workflows",
     "workflows/NAME",
     "workflows/NAME?version=abc",
+    "workflows/NAME?from=abc",
     "dead-letters",
     "dead-letters/NAME",
     "dead-letters/NAME?fingerprint=8c1d",

@@ -12,9 +12,11 @@ from tests.docs.blocks import ROOT
 
 _STYLE: Final = ROOT / "taskmq" / "server" / "dashboard" / "static" / "tokens.css"
 _STATES: Final = ("good", "bad", "warn", "cool", "odd", "run")
+_FILLS: Final = ("wash", "bad-fill", "odd-fill", "run-fill", "control-edge")
 # Differences of CIEDE2000: 10 is visible at a glance.
 _APART: Final = 10.0
 _READABLE: Final = 4.5
+_VISIBLE: Final = 3.0
 # Vision without one kind of cones, in linear light: G. M. Machado and others, 2009.
 _EYES: Final = {
     "all cones": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
@@ -57,6 +59,16 @@ def test_the_colours_of_states_are_readable_on_all_their_backgrounds(theme: str)
         for ground in (f"{name}-ground", "card", "ground")
     }
     assert {pair: found for pair, found in contrasts.items() if found < _READABLE} == {}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", "contrast"])
+def test_the_fills_of_steps_are_visible_on_their_backgrounds(theme: str) -> None:
+    colours = _colours(theme)
+
+    contrasts = {
+        (name, ground): _contrast(colours[name], colours[ground]) for name in _FILLS for ground in ("card", "chosen")
+    }
+    assert {pair: found for pair, found in contrasts.items() if found < _VISIBLE} == {}
 
 
 def test_the_dark_theme_is_the_same_by_choice_and_by_the_system() -> None:

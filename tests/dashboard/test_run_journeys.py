@@ -74,6 +74,7 @@ def test_a_run_is_started_answered_and_redriven(eyes: Eyes, site: Served, printe
     _store(site, "albums")
     page = eyes.open("workflows").page
     eyes.click("albums")
+    eyes.click("Start a run …")
     page.get_by_label("album (required)").fill("summer")
     assert violations(page) == []
     eyes.click("Start")
@@ -115,8 +116,51 @@ def test_a_run_is_started_answered_and_redriven(eyes: Eyes, site: Served, printe
         eyes.see("Runs again: count, approve, prints, invoice.")
         eyes.click("Keep")
 
+    eyes.open("workflows/albums")
+    eyes.see("4 of 4 ended")
+    expect(page.get_by_role("group", name="Slowest steps").get_by_role("row")).to_have_count(1 + 4)
+    page.get_by_role("link", name=re.compile("^prints: succeeded.*after a redrive")).click()
     page.get_by_role("row", name="prints").first.get_by_role("link").click()
     expect(page.get_by_label("Result", exact=True)).to_contain_text("summer")
+
+
+def test_a_workflow_is_operated_and_its_versions_compared_on_its_page(eyes: Eyes, site: Served) -> None:
+    file = f"{_FILE}schedule: {{cron: '0 3 * * *', params: {{album: x}}}}\n"
+    first = _store(site, "prospects", file)
+    _store(site, "prospects", file.replace("default: 1", "default: 2"))
+    for _ in range(2):
+        site.api.post("/workflows/prospects/start", json={"params": {"album": "x"}}).raise_for_status()
+    newer, older = [run["run_id"] for run in site.api.get("/runs?filter=workflow:prospects").json()["items"]]
+    page = eyes.open("workflows/prospects").page
+    opens = page.get_by_role("link", name="Open the run")
+    expect(opens).to_have_attribute("href", f"#/runs/{newer}")
+    page.get_by_role("link", name="Run of").first.click()
+    expect(opens).to_have_attribute("href", f"#/runs/{older}")
+
+    starts = page.get_by_role("group", name="Next starts of prospects")
+    expect(starts.get_by_role("row")).to_have_count(1 + 4)
+    eyes.click("Pause schedule")
+    page.get_by_label("Note").fill("no paper")
+    eyes.confirm("Pause")
+    eyes.see("no paper")
+    expect(starts).to_have_count(0)
+    eyes.click("Resume schedule")
+    expect(starts).to_be_visible()
+
+    eyes.click("Backfill …")
+    page.get_by_label("From", exact=True).fill("2026-11-20T00:00:00")
+    page.get_by_label("To", exact=True).fill("2026-11-22T00:00:00")
+    eyes.click("Preview")
+    eyes.see("2 occurrences:")
+    eyes.confirm("Start")
+    eyes.see("2 occurrences started.")
+
+    page.get_by_role("link", name=f"Compare with {first}").click()
+    changes = page.get_by_label("Changes", exact=True)
+    expect(changes).to_contain_text(re.compile(r'- +"default": 1,?\s+\+ +"default": 2'))
+    page.set_viewport_size({"width": 360, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert violations(page) == []
 
 
 @pytest.mark.nightly("tests/dashboard/test_run_journeys.py::test_a_run_is_started_answered_and_redriven")

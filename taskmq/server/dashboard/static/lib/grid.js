@@ -1,17 +1,21 @@
 // @ts-check
-/** The steps of the last runs of a workflow: a row for each step, a column for each run, and the durations above. */
-import { useData } from "./data.js";
-import { instant, quote, ran, span } from "./format.js";
+/** The last runs of a workflow: their steps as a grid, one of them in detail, and the slowest steps. */
+import { session } from "./api.js";
+import { instant, ran, span } from "./format.js";
 import { html, useLayoutEffect, useRef, useState } from "./html.js";
 import { Icon } from "./icons.js";
-import { Loading, Section, State } from "./parts.js";
+import { Facts, Hash, Id, Section, Table, When } from "./parts.js";
 import { to } from "./route.js";
+import { RunState, StepBar } from "./run_table.js";
 
-const MOST = 30;
 const HEIGHT = 48;
+const WEEK = 7;
+const OPEN = 5;
+const SLOWEST = 5;
 const ARROWS = /** @type {any} */ ({ __proto__: null, ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] });
 
 const word = (/** @type {string} */ state) => state.replace("_", " ");
+const ENDS = new Set(["succeeded", "skipped"]);
 
 /** Move the focus to the next link in the direction of an arrow key; runs of other versions lack some steps.
  * @param {any} event */
@@ -26,8 +30,11 @@ function onKey(event) {
   rows[row]?.cells[column]?.querySelector("a").focus();
 }
 
-/** @param {{runs: any[]}} props runs: the newest first */
-function Cells({ runs }) {
+/** The square of a step. The most frequent state has no icon, unless a redrive ran the step again. */
+const Cell = ({ state, generation = 0 }) => html`<span class=${`cell f-${state}`}>${state === "succeeded" ? generation > 0 && html`<${Icon} name="retrying" />` : state !== "waiting" && html`<${Icon} name=${state} isBare />`}</span>`;
+
+/** @param {{runs: any[], chosen: any, choose: (run: string) => string}} props runs: the newest first; choose: returns the address of the page with this run */
+export function Grid({ runs, chosen, choose }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   const columns = [...runs].reverse();
   // One link is in the tab order; arrow keys reach the others.
@@ -36,23 +43,52 @@ function Cells({ runs }) {
   const steps = [...new Set(runs.flatMap((run) => run.marks.map((/** @type {any} */ mark) => mark.step)))];
   const most = Math.max(1, ...columns.map((run) => ran(run) ?? 0));
   const marks = columns.map((run) => new Map(run.marks.map((/** @type {any} */ mark) => [mark.step, mark])));
-  const link = (/** @type {string} */ key, /** @type {any} */ run, /** @type {string} */ step, /** @type {string} */ state, /** @type {string} */ label, /** @type {unknown} */ content) => html`<a class=${`s-${state}`} href=${to(["runs", run.run_id], { step })} title=${label} aria-label=${label} tabIndex=${key === at ? 0 : -1} onFocus=${() => move(key)}>${content}</a>`;
-  return html`<div class="scroll grid" ref=${place} role="group" aria-label="Steps of the last runs"><table onKeyDown=${onKey}><thead><tr><th scope="col">Duration, up to ${span(most)}</th>${columns.map((run, column) => {
+  const link = (/** @type {string} */ key, /** @type {string} */ href, /** @type {string} */ label, /** @type {unknown} */ content, /** @type {boolean} */ isChosen = false) => html`<a href=${href} title=${label} aria-label=${label} aria-current=${isChosen ? "true" : undefined} tabIndex=${key === at ? 0 : -1} onFocus=${() => move(key)}>${content}</a>`;
+  const kind = (/** @type {any} */ run) => (run === chosen ? "is-chosen" : undefined);
+  const counts = ["succeeded", "failed", "cancelled"].map((state) => [state, runs.filter((run) => run.state === state).length]).filter(([, many]) => many);
+  return html`<${Section} title=${runs.length === 1 ? "Last run" : `Last ${runs.length} runs`} actions=${html`<span class="dim">${counts.map(([state, many]) => `${many} ${state}`).join(", ")}${runs.some((run) => run.steps > run.marks.length) && "; the first 100 steps of each"}</span>`}>
+    <div class="scroll grid" ref=${place} role="group" aria-label="Steps of the last runs"><table onKeyDown=${onKey}><thead><tr><th scope="col">Duration, up to ${span(most)}</th>${columns.map((run, column) => {
       const height = Math.max(3, ((ran(run) ?? 0) / most) * HEIGHT);
-      return html`<th key=${run.run_id} scope="col">${link(`0 ${column + 1}`, run, "", run.state, `Run of ${instant(run.started)}: ${run.state}, ${span(ran(run))}`, html`<svg width="18" height=${HEIGHT} aria-hidden="true"><rect y=${HEIGHT - height} width="18" height=${height} rx="2" />${run.state === "failed" && html`<path d=${`M0 ${HEIGHT}L18 ${HEIGHT - height}`} />`}</svg>`)}</th>`;
+      return html`<th key=${run.run_id} scope="col" class=${kind(run)}>${link(`0 ${column + 1}`, choose(run.run_id), `Run of ${instant(run.started)}: ${run.state}, ${span(ran(run))}`, html`<svg class=${`f-${run.state}`} width="12" height=${HEIGHT} aria-hidden="true"><rect y=${HEIGHT - height} width="12" height=${height} rx="2" />${run.state === "failed" && html`<path d=${`M0 ${HEIGHT}L12 ${HEIGHT - height}`} />`}</svg>`, run === chosen)}</th>`;
     })}</tr></thead><tbody>${steps.map((step, row) => html`<tr key=${step}><th scope="row" title=${step}>${step}</th>${columns.map((run, column) => {
       const mark = marks[column].get(step);
-      return html`<td key=${run.run_id}>${mark && link(`${row + 1} ${column + 1}`, run, step, mark.state, `${step}: ${word(mark.state)}${mark.started ? `, ${span(ran(mark))}` : ""}${mark.generation ? ", after a redrive" : ""}. Run of ${instant(run.started)}`, html`<${Icon} name=${mark.state} />`)}</td>`;
-    })}</tr>`)}</tbody></table></div>
-    <p class="legend">${[...new Set(runs.flatMap((run) => run.marks.map((/** @type {any} */ mark) => mark.state)))].sort().map((state) => html`<${State} key=${state} state=${state} />`)}</p>`;
+      return html`<td key=${run.run_id} class=${kind(run)}>${mark && link(`${row + 1} ${column + 1}`, to(["runs", run.run_id], { step }), `${step}: ${word(mark.state)}${mark.started ? `, ${span(ran(mark))}` : ""}${mark.generation ? ", after a redrive" : ""}. Run of ${instant(run.started)}`, html`<${Cell} ...${mark} />`)}</td>`;
+    })}</tr>`)}</tbody><tfoot aria-hidden="true"><tr><th></th>${columns.map((run, column) => html`<td key=${run.run_id}>${column % WEEK ? "" : instant(run.started).slice(0, -15)}</td>`)}</tr></tfoot></table></div>
+    <p class="legend">${[...new Set(runs.flatMap((run) => run.marks.map((/** @type {any} */ mark) => mark.state)))].sort().map((state) => html`<span key=${state}><${Cell} state=${state} /> ${word(state)}</span>`)}</p><//>`;
 }
 
-/** @param {{workflow: string}} props */
-export function Grid({ workflow }) {
-  const loaded = useData("runs", { filter: `workflow:${quote(workflow)}`, limit: MOST, expand: "steps" }, ["job"], 5000);
-  return html`<${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => {
-    const ends = ["succeeded", "failed", "cancelled"].map((state) => [state, items.filter((/** @type {any} */ run) => run.state === state).length]).filter(([, many]) => many);
-    return html`<${Section} title=${items.length === 1 ? "Last run" : `Last ${items.length || ""} runs`} actions=${html`<span class="dim">${ends.map(([state, many]) => `${many} ${state}`).join(", ")}</span>`}>
-      ${items.length ? html`<${Cells} runs=${items.map((/** @type {any} */ run) => ({ ...run, marks: run.marks ?? [] }))} />` : html`<p class="dim">No runs yet.</p>`}<//>`;
-  }}<//>`;
+/** Return what started a run; "" if only the audit says it.
+ * @param {any} run */
+function starterOf({ tenant, scheduled_for, labels: { schedule }, parent, parent_step }) {
+  if (!scheduled_for) return parent && html`<a href=${to(["runs", parent])}>${parent_step || parent}</a>`;
+  // Without a chosen tenant, the schedules of tenants have longer names.
+  return schedule && tenant === session.tenant ? html`<a href=${to(["schedules", schedule])}>${schedule}</a>` : schedule || "a schedule";
+}
+
+/** One of the runs, and its steps without success.
+ * @param {{run: any}} props */
+export function ChosenRun({ run }) {
+  const open = run.marks.filter((/** @type {any} */ mark) => !ENDS.has(mark.state));
+  const started = open.filter((/** @type {any} */ mark) => mark.started);
+  const shown = (started.length ? started : open).slice(0, OPEN);
+  return html`<${Section} title=${html`Run <${Id} id=${run.run_id} />`} kind="brief" actions=${html`<${RunState} run=${run} />`}>
+    <${Facts} of=${[["Started", html`<${When} at=${run.started} />`], [run.ended ? "Ran" : "Running for", span(ran(run))], ["Steps", `${run.steps - run.unfinished} of ${run.steps} ended`], ["Version", html`<${Hash} of=${run.version} />`], ["Started by", starterOf(run)], ["Redrives", run.generation || ""]]} />
+    <${StepBar} run=${run} />
+    ${(run.cancelled ?? run.held) !== null && html`<p class="reason">${run.cancelled === null ? "Held" : "Cancelled"}: ${run.cancelled ?? run.held}</p>`}${run.error && html`<p class="failure">${run.error}</p>`}
+    ${shown.length > 0 && html`<ul>${shown.map((/** @type {any} */ mark) => html`<li key=${mark.step}><${Cell} ...${mark} /><a href=${to(["runs", run.run_id], { step: mark.step })}>${mark.step}</a><span class="dim">${word(mark.state)}${mark.started && `, ${span(ran(mark))}`}</span></li>`)}
+      ${open.length > shown.length && html`<li><span></span><span>${open.length - shown.length} more</span></li>`}</ul>`}
+    <div class="actions"><a href=${to(["runs", run.run_id])}>Open the run</a></div><//>`;
+}
+
+/** The steps with the longest median duration in these runs.
+ * @param {{runs: any[]}} props */
+export function SlowestSteps({ runs }) {
+  const times = /** @type {Map<string, number[]>} */ (new Map());
+  for (const mark of runs.flatMap((run) => run.marks)) {
+    if (mark.started && mark.ended) times.set(mark.step, [...(times.get(mark.step) ?? []), ran(mark) ?? 0]);
+  }
+  const slowest = [...times].map(([step, of]) => ({ step, middle: of.sort((a, b) => a - b)[(of.length - 1) >> 1] })).sort((a, b) => b.middle - a.middle).slice(0, SLOWEST);
+  const most = slowest[0]?.middle || 1;
+  return html`<${Section} title="Slowest steps" actions=${html`<span class="dim">p50 of ${runs.length === 1 ? "1 run" : `${runs.length} runs`}</span>`}>
+    <${Table} label="Slowest steps" none="No step has ended." columns=${["Step", ["Length", "bars p2"], ["p50", "number"]]}>${slowest.map(({ step, middle }) => html`<tr key=${step}><td>${step}</td><td class="bars p2"><svg class="segments" aria-hidden="true"><rect class="rest" width="100%" height="8" rx="2" /><rect class="f-running" width=${`${(middle / most) * 100}%`} height="8" /></svg></td><td class="number">${span(middle)}</td></tr>`)}<//><//>`;
 }

@@ -23,8 +23,12 @@ const PATHS = {
   expired: "M4 2.5h8 M4 13.5h8 M4.8 2.5c0 5 6.4 6 6.4 11 M11.2 2.5c0 5-6.4 6-6.4 11", upstream_failed: `${RING} M8 11V5.5 M5.8 7.5L8 5.2l2.2 2.3`,
 };
 
-/** @param {{name: string}} props */
-export const Icon = ({ name }) => html`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true"><path d=${Object.hasOwn(PATHS, name) ? PATHS[name] : RING} /></svg>`;
+/** @param {{name: string, isBare?: boolean}} props isBare: whether what a ring encloses is drawn alone, twice as large */
+export function Icon({ name, isBare = false }) {
+  const path = Object.hasOwn(PATHS, name) ? PATHS[name] : RING;
+  const isInside = isBare && path.startsWith(`${RING} `);
+  return html`<svg class="icon" viewBox=${isInside ? "4 4 8 8" : "0 0 16 16"} aria-hidden="true"><path d=${isInside ? path.slice(RING.length) : path} /></svg>`;
+}
 
 /** The mark of taskmq, in the colour of the theme. */
 export const Logo = () => html`<svg viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="7" fill="currentColor" /><path class="logo" d="M7 10h18M7 16h12M7 22h7M22 22h3" fill="none" stroke-width="3" stroke-linecap="round" /></svg>`;

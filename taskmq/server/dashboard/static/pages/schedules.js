@@ -6,8 +6,9 @@ import { useMoreFields } from "../lib/fields.js";
 import { Search } from "../lib/filter.js";
 import { ago, count, instant, validZone, offset } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
-import { Action, Code, Confirm, Empty, Facts, Failure, Field, Head, notify, Section, Select, State, Loading, Table, TextField, When, Pager } from "../lib/parts.js";
+import { Action, Code, Confirm, Empty, Facts, Field, Head, notify, Section, Select, State, Loading, Table, TextField, When, Pager } from "../lib/parts.js";
 import { go, to } from "../lib/route.js";
+import { ScheduleChanges } from "../lib/schedule_changes.js";
 
 function Actions({ schedule, reload, single = false }) {
   const [open, show] = useState("");
@@ -16,36 +17,11 @@ function Actions({ schedule, reload, single = false }) {
   const close = () => show("");
   const run = async () => { const { job_id } = await send(`${where}/run`); notify("Submitted."); if (single) go(["jobs", job_id]); };
   return html`<${Action} act=${run} mark="r" title="r">Run now<//>
-    ${schedule.paused ? html`<${Action} act=${async () => { await send(`${where}/resume`); notify(`${schedule.name} is resumed.`); reload(); }} mark="p" title="p">Resume<//>`
-      : html`<button type="button" data-key="p" title="p" onClick=${() => show("pause")}>Pause</button>`}
-    ${single && html`<button type="button" onClick=${() => show("backfill")}>Backfill …</button>`}
+    <${ScheduleChanges} schedule=${schedule} reload=${reload} canBackfill=${single} />
     ${single && schedule.is_dynamic && may("schedules.change") && html`<button type="button" onClick=${() => show("edit")}>Edit</button>
       <button type="button" class="danger" onClick=${() => show("remove")}>Remove</button>`}
     ${open === "edit" && html`<${Put} present=${schedule} close=${close} changed=${reload} />`}
-    ${open === "pause" && html`<${Confirm} title=${`Pause ${schedule.name}`} verb="Pause" note close=${close} act=${async (/** @type {string} */ note) => { await send(`${where}/pause`, { note }); notify(`${schedule.name} is paused.`); reload(); }}><p>No jobs are started until it is resumed.</p><//>`}
-    ${open === "remove" && html`<${Confirm} title=${`Remove ${schedule.name}`} verb="Remove" close=${close} act=${async () => { await call("DELETE", where); go("schedules"); }}><p>It starts no more jobs. Jobs it started continue.</p><//>`}
-    ${open === "backfill" && html`<${Backfill} where=${where} close=${close} />`}`;
-}
-
-function Backfill({ where, close }) {
-  const [start, setStart] = useState("");
-  const [end, setEnd] = useState("");
-  const [preview, setPreview] = useState(/** @type {any} */ (null));
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
-  const body = (/** @type {boolean} */ dry_run) => ({ start: new Date(start).toISOString(), end: new Date(end).toISOString(), dry_run });
-  const look = () => { setError(null); try { send(`${where}/backfill`, body(true)).then(setPreview, setError); } catch { setError(new Error("Fill in both times.")); } };
-  const act = async () => {
-    if (!preview) throw new Error("Preview the occurrences first.");
-    const found = await send(`${where}/backfill`, body(false));
-    notify(`${count(found.instants.length)} occurrences started.`);
-  };
-  return html`<${Confirm} title="Backfill past occurrences" verb="Start" close=${close} act=${act}>
-    <${TextField} label="From" type="datetime-local" step="1" value=${start} set=${(/** @type {string} */ text) => { setStart(text); setPreview(null); }} />
-    <${TextField} label="To" type="datetime-local" step="1" value=${end} set=${(/** @type {string} */ text) => { setEnd(text); setPreview(null); }} />
-    <button type="button" onClick=${look}>Preview</button>
-    ${error && html`<${Failure} error=${error} />`}
-    ${preview && html`<p>${count(preview.instants.length)} occurrences${preview.has_more ? ", and more" : ""}:</p><${Code} label="Occurrences" text=${preview.instants.slice(0, 20).join("\n")} />`}
-  <//>`;
+    ${open === "remove" && html`<${Confirm} title=${`Remove ${schedule.name}`} verb="Remove" close=${close} act=${async () => { await call("DELETE", where); go("schedules"); }}><p>It starts no more jobs. Jobs it started continue.</p><//>`}`;
 }
 
 /** Explains a rule shortly after it was typed. */
