@@ -1,5 +1,7 @@
 import os
 import sqlite3
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -121,11 +123,9 @@ def test_random_histories_without_servers_match_the_model(tmp_path: Path) -> Non
 def test_random_runs_without_servers_match_the_model(tmp_path: Path) -> None:
     """Random graphs with cut calls and several schedulers; `_random_runs` has the variables."""
     for suite in _random_runs(TestSqlite()):
-        suite.path = tmp_path / f"{suite.first_graph}.db"
-        suite.url = f"sqlite:///{suite.path}"
+        suite.url = new_file_store(tmp_path)
         suite.test_random_runs_end_as_in_the_model()
-        for path in tmp_path.glob(f"{suite.first_graph}.db*"):
-            path.unlink()
+        _delete_store(tmp_path)
 
 
 @pytest.mark.campaign
@@ -133,10 +133,9 @@ def test_random_runs_without_servers_match_the_model(tmp_path: Path) -> None:
 def test_random_runs_with_quotas_without_servers_match_the_model(tmp_path: Path) -> None:
     """Random graphs whose quota submissions fill; `_random_runs` has the variables."""
     for suite in _random_runs(TestSqliteAsTimePasses()):
-        suite.url, suite.clock = f"sqlite:///{tmp_path}/{suite.first_graph}.db", FakeClock()
+        suite.url, suite.clock = new_file_store(tmp_path), FakeClock()
         suite.test_random_runs_with_a_quota_that_submissions_fill_end_as_in_the_model()
-        for path in tmp_path.glob(f"{suite.first_graph}.db*"):
-            path.unlink()
+        _delete_store(tmp_path)
 
 
 @pytest.mark.campaign
@@ -149,8 +148,13 @@ def test_random_runs_on_postgresql_match_the_model(reused_tables: ReusedTables) 
         reused_tables.clear()
 
 
+def _delete_store(folder: Path) -> None:
+    for path in folder.glob("jobs.db*"):
+        path.unlink()
+
+
 def _random_runs(suite: _S) -> Iterator[_S]:
-    """Yield the suite with one graph after the other.
+    """Yield the suite with one graph after the other; print the duration of each, and where transitions were cut off.
 
     $TASKMQ_TEST_RUNS: number of graphs; $TASKMQ_TEST_RUNS_FROM: seed of the first one;
     $TASKMQ_TEST_RUN_STEPS: maximum of steps in one.
@@ -159,8 +163,12 @@ def _random_runs(suite: _S) -> Iterator[_S]:
     # Large graphs take minutes on a busy machine.
     suite.deadline = 3600
     suite.graphs, suite.largest = 1, int(os.environ.get("TASKMQ_TEST_RUN_STEPS", "60"))
+    cuts = Counter[int]()
     for suite.first_graph in range(first, first + int(os.environ.get("TASKMQ_TEST_RUNS", "20"))):
+        began = time.monotonic()
         yield suite
+        cuts += suite.cuts
+        print(f"graph {suite.first_graph}: {time.monotonic() - began:.1f} s; cut off at: {sorted(cuts.items())}")
 
 
 class TestSqliteAsTimePasses(MovedClocks):

@@ -7,6 +7,7 @@ so that its steps wait. Whatever happens, the run must be as in the model.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any, Final
@@ -48,6 +49,8 @@ _LAST_TURN: Final = 40
 # A transition has as many statements at most.
 _LAST_WAKEUP: Final = 20
 _PATIENCE: Final = 30.0
+# One of so many comparisons, and the last one, reads all children again.
+_WHOLE: Final = 10
 
 
 class RandomRuns(JobStoreCase):
@@ -57,15 +60,20 @@ class RandomRuns(JobStoreCase):
         graphs: number of random graphs.
         largest: maximum of steps in one.
         first_graph: seed of the first graph.
+        cuts: numbers of transitions, by the await at which the last check cut them off; 0: any turn of the loop.
     """
 
     graphs: int = 4
     largest: int = 10
     first_graph: int = 0
+    cuts: Counter[int]
 
     async def _check(self, drivers: Sequence[RunDriver], filler: QuotaFiller | None = None) -> None:
+        self.cuts = Counter()
         for seed in range(self.first_graph, self.first_graph + self.graphs):
-            await _History(Random(seed), drivers, self.largest, f"graph {seed}", filler).check()
+            history = _History(Random(seed), drivers, self.largest, f"graph {seed}", filler)
+            await history.check()
+            self.cuts += history.cuts
 
 
 class RunsByModel(RandomRuns):
@@ -122,6 +130,10 @@ class _History:
         self.steps: dict[StepKey, StepRecord] | None = None
         # Jobs and ends that equalled the model's, and do not change.
         self.compared: set[str | tuple[StepKey, int]] = set()
+        # By the name of a step, its record and children as last read. No child changes without that record.
+        self.children: dict[str, tuple[StepRecord, list[StepRecord]]] = {}
+        self.compares = 0
+        self.cuts: Counter[int] = Counter()
 
     async def check(self) -> None:
         self.hold = await self.driver.hold()
@@ -141,6 +153,7 @@ class _History:
         await self._settle()
         await self._finish()
         self.compared.clear()
+        self.children.clear()
         await self._compare()
 
     @property
@@ -183,10 +196,11 @@ class _History:
         call = self.random.choice(self.drivers).advance(*runs, hold=hold)
         way = self.random.randint(0, 9)
         match way:
-            case 0:
-                await cancel_at(CancelPoint(turns=self.random.randint(1, _LAST_TURN)), call, within=_PATIENCE)
-            case 1:
-                await cancel_at(CancelPoint(wakeups=self.random.randint(1, _LAST_WAKEUP)), call, within=_PATIENCE)
+            case 0 | 1:
+                turns, wakeups = self.random.randint(1, _LAST_TURN), self.random.randint(1, _LAST_WAKEUP)
+                point = CancelPoint(wakeups=wakeups) if way else CancelPoint(turns=turns)
+                is_cut = await cancel_at(point, call, within=_PATIENCE) is None
+                self.cuts[point.wakeups] += is_cut
             case 2:
                 await asyncio.gather(call, *(driver.advance(*runs, hold=hold) for driver in self.drivers))
             case _:
@@ -223,11 +237,17 @@ class _History:
         return {key: step for key, step in self.steps.items() if step.state is StepState.RUNNING}
 
     async def _read_steps(self) -> dict[StepKey, StepRecord]:
-        found = await self.driver.runs.steps(self.run)
-        for step in tuple(found):
-            if self.graph.step(step.key.name).has_children:
-                found += await self.driver.runs.children(self.run, step.key.name)
-        return {step.key: step for step in found}
+        """Read the steps, and the children of those that have changed since their children were read."""
+        found: dict[StepKey, StepRecord] = {}
+        for step in (await self.driver.runs.steps_of({self.run: self.graph.order}))[self.run]:
+            name = step.key.name
+            found[step.key] = step
+            if not self.graph.step(name).has_children:
+                continue
+            if name not in self.children or self.children[name][0] != step:
+                self.children[name] = step, await self.driver.runs.children(self.run, name)
+            found |= {child.key: child for child in self.children[name][1]}
+        return found
 
     async def _event(self) -> None:
         name = self.random.choice(self.graph.order)
@@ -342,6 +362,9 @@ class _History:
         return is_run and not (await self.driver.step(step.job, "i")).job
 
     async def _compare(self) -> None:
+        self.compares += 1
+        if self.compares % _WHOLE == 0:
+            self.children.clear()
         self.steps = steps = await self._read_steps()
         run = await self.driver.run(self.run)
         found = {name: steps.get(StepKey(name), StepRecord(key=StepKey(name))).state for name in self.graph.order}
@@ -362,7 +385,7 @@ class _History:
                     assert steps[StepKey(name, index)].state == child.state, (self.name, name, index)
         ended = {StepKey(name): step for name, step in self.model.steps.items() if step.state is StepState.SUCCEEDED}
         new = [key for key, step in ended.items() if (key, step.generation) not in self.compared]
-        values = await self.driver.runs.values(self.run, new)
+        values = await self.driver.runs.values(self.run, new) if new else {}
         assert {key: msgspec.json.decode(value) for key, value in values.items()} == {
             key: ended[key].value for key in new
         }, self.name
