@@ -92,6 +92,11 @@ def test_a_run_is_started_answered_and_redriven(eyes: Eyes, site: Served, printe
             act()
             for place in (".graph a", ".spans div", "tr"):
                 expect(page.locator(f"{place}[data-marked]")).to_have_attribute("data-step", step)
+        # Steps that have not started have a row in the order of the graph.
+        rows = page.locator(".spans [data-step]")
+        expect(rows).to_have_text([re.compile("count"), re.compile("approve"), "printsafter approve\u2013", re.compile("invoice")])
+        eyes.see_count(rows.locator("svg"), 2)
+        expect(page.locator(".axis text")).to_contain_text([re.compile(r"\d\d:\d\d:\d\d"), "now"])
         # On a phone, each header has its cell, also if the cell is empty.
         page.set_viewport_size({"width": 360, "height": 800})
         steps = page.get_by_role("group", name="Steps", exact=True)
@@ -257,7 +262,7 @@ def test_a_run_is_held_released_and_cloned_with_other_parameters(eyes: Eyes, sit
     page = eyes.open(f"runs/{run}").page
     with working(site):
         eyes.see("approve waits for approval")
-        eyes.see_count(page.locator(".spans svg.track"), 2)
+        eyes.see_count(page.locator(".spans [data-step] svg"), 2)
         eyes.click("Hold …")
         page.get_by_label("Note for the history").fill("no ink")
         eyes.confirm("Hold run")

@@ -20,6 +20,13 @@ export function instant(text, zone = "local") {
   return formatOf(zone).format(moment);
 }
 
+/** Return the day and the time of day of a time on an axis, such as 30 Jan and 18:00:00.
+ * @param {number} time milliseconds @returns {[string, string]} */
+export function dayAndClock(time) {
+  const text = instant(new Date(time).toISOString());
+  return [text.slice(0, text.lastIndexOf(",") - 5), text.slice(-8)];
+}
+
 /** Return the zone if this browser knows it, otherwise UTC.
  * @param {string} zone */
 export function validZone(zone) {

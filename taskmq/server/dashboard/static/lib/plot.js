@@ -1,6 +1,6 @@
 // @ts-check
 /** Draws time series as lines with distinct dashes, as stacked areas, as heat strips, or as a table. */
-import { instant } from "./format.js";
+import { dayAndClock, instant } from "./format.js";
 import { HeatKey, Strips } from "./heat.js";
 import { html, useMemo, useSize, useState } from "./html.js";
 import { Table } from "./parts.js";
@@ -18,9 +18,8 @@ const TIME_SPACE = 80;
 /** Label a time on the axis: the day at midnight, otherwise the time of day.
  * @param {number} time */
 function timeLabel(time) {
-  const text = instant(new Date(time).toISOString());
-  const clock = text.slice(-8, -3);
-  return clock === "00:00" ? text.slice(0, text.lastIndexOf(",") - 5) : clock;
+  const [day, clock] = dayAndClock(time);
+  return clock.startsWith("00:00") ? day : clock.slice(0, 5);
 }
 
 /** Build the rows of a plot: milliseconds since the epoch, then the values of each line; null is a gap.

@@ -2,7 +2,7 @@
 /** Scales of charts: round marks for values and times, and the positions between them. */
 
 const MINUTE = 60_000;
-const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880].map((minutes) => minutes * MINUTE);
+const STEPS = [...[1, 2, 5, 10, 15, 30].map((seconds) => seconds * 1000), ...[1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880].map((minutes) => minutes * MINUTE)];
 const MOST_DECADES = 5;
 
 /** Return the round values of an axis from its lowest to its highest mark.
@@ -30,9 +30,9 @@ export function positionOf(value, marks, isLog) {
 }
 
 /** Return the round times of an axis, in local time.
- * @param {number} from @param {number} to milliseconds @param {number} most number of marks @returns {number[]} */
-export function timeMarks(from, to, most) {
-  const step = STEPS.find((one) => (to - from) / one <= most) ?? 7 * 1440 * MINUTE;
+ * @param {number} from @param {number} to milliseconds @param {number} most number of marks @param {number} least smallest distance between two marks @returns {number[]} */
+export function timeMarks(from, to, most, least = MINUTE) {
+  const step = STEPS.find((one) => one >= least && (to - from) / one <= most) ?? 7 * 1440 * MINUTE;
   const shift = new Date(from).getTimezoneOffset() * MINUTE;
   const first = Math.ceil((from - shift) / step) * step + shift;
   return Array.from({ length: Math.max(0, Math.floor((to - first) / step) + 1) }, (_, at) => first + at * step);

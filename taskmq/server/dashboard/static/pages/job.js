@@ -179,6 +179,7 @@ function Details({ job, loaded, level, from }) {
   const attempts = useData(`jobs/${part(job.id)}/attempts`);
   const history = useData(`jobs/${part(job.id)}/history`);
   useEffect(() => { attempts.reload(); history.reload(); }, [job.version]);
+  const now = Date.now();
   // Progress reports are not events.
   useEvery(job.progress && !ENDED.has(job.state) ? 3000 : 0, reload);
   return html`<${Head} of=${loaded} title=${job.task} id=${job.job_id} sub=${html`<${State} state=${job.state} /><span>Attempt ${job.attempt}</span><span>Submitted <${When} at=${job.submitted_at} /></span><a href=${to(["queues", job.queue])}>${job.queue}</a>${job.tenant && html`<span>${job.tenant}</span>`}`}><${Actions} job=${job} reload=${reload} /><//>
@@ -187,7 +188,7 @@ function Details({ job, loaded, level, from }) {
     ${job.cancel_requested !== null && !ENDED.has(job.state) && html`<p class="reason">Cancellation requested: ${job.cancel_requested || "no reason given"}</p>`}
     <div class="two">
       <div>
-        <${Section} title="Timeline" actions=${job.first_start_time && html`<span class="dim">waited ${span(waited(job))}${job.start_time && `, ran ${span(between(job.start_time, job.end_time ?? new Date().toISOString()))}`}</span>`}><${Loading} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Timeline} rows=${job.submitted_at ? rowsOf(job, items, history.data?.items ?? [], Date.now()) : []} />
+        <${Section} title="Timeline" actions=${job.first_start_time && html`<span class="dim">waited ${span(waited(job))}${job.start_time && `, ran ${span(between(job.start_time, job.end_time ?? new Date().toISOString()))}`}</span>`}><${Loading} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Timeline} now=${now} rows=${job.submitted_at ? rowsOf(job, items, history.data?.items ?? [], now) : []} />
           ${items.map((/** @type {any} */ one) => html`<details key=${`${one.attempt} ${one.started}`}><summary>Attempt ${one.attempt} at ${one.worker || "a worker"}${one.app_version && `, version ${one.app_version}`}: ${one.error ? failure(one.error) : one.state}${used(one)}</summary>${one.error?.traceback && html`<${Code} label=${`Traceback of attempt ${one.attempt}`} text=${one.error.traceback} />`}</details>`)}
           ${!items.length && !job.first_start_time && html`<p class="dim">Not started yet.</p>`}`}<//><//>
         ${job.error && html`<${Section} title="Error" actions=${html`<a href=${to("failures", { task: job.task, time: "all" })}>Failures of the task</a>`}><p class="c-bad"><strong>${failure(job.error)}</strong></p>${job.error.traceback ? html`<${Code} label="Traceback" text=${job.error.traceback} />` : null}<//>`}

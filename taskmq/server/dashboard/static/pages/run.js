@@ -37,13 +37,15 @@ function Children({ id, step }) {
 }
 
 /** The steps over time, or the children of a step.
- * @param {{id: string, step?: string, turn: unknown}} props */
+ * @param {{id: string, step?: string, turn: any[]}} props turn: the steps, or the children, whose change loads the timeline again */
 function Times({ id, step = "", turn }) {
   const [cursor, move] = useState("");
   const loaded = useData(`runs/${part(id)}/timeline`, { step, limit: 50, cursor });
   const seen = useRef(turn);
   useEffect(() => { if (seen.current !== turn) { seen.current = turn; loaded.reload(); } }, [turn]);
-  return html`<${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`<${Timeline} rows=${rowsOfSteps(items.map((/** @type {any} */ one) => ({ ...one, href: step ? undefined : to(["runs", id], { step: one.step }) })), Date.now())} />
+  const now = Date.now();
+  const ofStep = (/** @type {string} */ name) => ({ href: to(["runs", id], { step: name }), needs: turn.find((one) => one.step === name)?.needs });
+  return html`<${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`<${Timeline} now=${now} rows=${rowsOfSteps(items.map((/** @type {any} */ one) => ({ ...one, ...(step ? {} : ofStep(one.step)) })), now)} />
     ${(cursor || next) && html`<div class="bar">${cursor && html`<button type="button" onClick=${() => move("")}>First page</button>`}${next && html`<button type="button" onClick=${() => move(next)}>Next page</button>`}</div>`}`}<//>`;
 }
 
