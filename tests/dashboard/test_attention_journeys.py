@@ -164,6 +164,27 @@ def test_the_navigation_counts_running_jobs_failures_and_alerts(browser: Browser
         expect(counts).to_have_text(["3", "1", "1"])
 
 
+def test_the_pages_are_in_a_drawer_below_a_thousand_pixels(browser: Browser, site: Served) -> None:
+    with show_examples(browser, site, Case("one", width=768)) as eyes:
+        page = eyes.open("queues").page
+        button, pages = page.get_by_role("button", name="Pages"), page.get_by_role("navigation", name="Pages")
+        expect(pages).to_be_hidden()
+
+        button.press("Enter")
+        expect(pages).to_be_visible()
+        assert violations(page) == []
+        page.keyboard.press("Tab")
+        expect(pages.get_by_role("link", name="Overview")).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(pages).to_be_hidden()
+        expect(button).to_be_focused()
+        button.press("Enter")
+        pages.get_by_role("link", name="Workers").click()
+
+        expect(page.locator("h1").first).to_have_text("Workers")
+        expect(pages).to_be_hidden()
+
+
 def test_a_source_that_does_not_answer_is_named(browser: Browser, site: Served) -> None:
     with show_examples(browser, site, Case("error")) as eyes:
         attention = eyes.open().page.locator(".attention")

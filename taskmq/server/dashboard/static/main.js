@@ -106,7 +106,6 @@ function Frame() {
   const [sheet, showSheet] = useState(false);
   const [saving, save] = useState(false);
   const [Palette, setPalette] = useState(/** @type {any} */ (null));
-  const [menu, showMenu] = useState(false);
   const [theme, choose] = useState(readSetting("theme", "system"));
   const [name = "", ...rest] = path;
   session.tenant = query.tenant ?? "";
@@ -119,17 +118,15 @@ function Frame() {
     startLive();
     return () => { stopKeys(); stopLive(); };
   }, []);
-  useEffect(() => {
-    showMenu(false);
-    scrollTo(0, 0);
-  }, [path.join("/")]);
+  useEffect(() => { document.getElementById("nav")?.togglePopover?.(false); }, [location.hash]);
+  useEffect(() => scrollTo(0, 0), [path.join("/")]);
   const skip = (/** @type {Event} */ event) => { event.preventDefault(); document.querySelector("main")?.focus(); };
   const paint = (/** @type {string} */ next) => { setTheme(next); choose(next); };
   const actions = [{ kind: "Action", name: "Save this view", act: () => save(true) }, { kind: "Action", name: "Show keyboard shortcuts", act: () => showSheet(true) }];
   return html`
     <a class="skip" href="#main" onClick=${skip}>Skip to content</a>
     <header class="top">
-      <button type="button" class="menu plain" aria-expanded=${menu} aria-controls="nav" onClick=${() => showMenu(!menu)}><span aria-hidden="true">☰</span><span class="sr">Pages</span></button>
+      <button type="button" class="menu plain" popovertarget="nav"><span aria-hidden="true">☰</span><span class="sr">Pages</span></button>
       <a class="brand" href=${to("")}><${Logo} /><span>taskmq <strong>${server?.app}</strong></span></a>
       ${server?.environment && html`<span class=${`badge ${server.environment === "production" ? "is-production" : ""}`}>${server.environment}</span>`}
       ${server?.is_read_only && html`<span class="badge">read-only</span>`}
@@ -142,7 +139,7 @@ function Frame() {
     </header>
     ${server?.is_development && html`<aside class="banner" aria-label="Mode">Development server: no sign-in, only reachable from this machine.</aside>`}
     <div class="body">
-      <div id="nav" class=${`side ${menu ? "is-open" : ""}`}><${Navigation} name=${name} summary=${summary} /><${Views} save=${() => save(true)} />
+      <div id="nav" class="side" popover="auto" role="none"><${Navigation} name=${name} summary=${summary} /><${Views} save=${() => save(true)} />
         <section class="foot" aria-label="Your account"><a class="who" href=${to("account")} title="Account">${caller?.user}</a>
           ${caller?.via === "session" && html`<button type="button" class="plain" onClick=${() => signOut().catch((error) => notify(error.message, true))}>Sign out</button>`}</section></div>
       <main id="main" tabIndex="-1"><${Page} name=${name} rest=${rest} query=${query} summary=${summary} /></main>
