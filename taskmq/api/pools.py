@@ -82,6 +82,7 @@ class BacklogView(msgspec.Struct, frozen=True, kw_only=True):
         oldest: when the first of them became due.
         first: the store's id of that job, which has this `task` and `queue`.
         reasons: why it waits, most important first.
+        alternatives: actions that would let it start.
     """
 
     tenant: str
@@ -91,6 +92,7 @@ class BacklogView(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     queue: str
     reasons: list[str]
+    alternatives: list[str]
 
 
 class BacklogList(msgspec.Struct, frozen=True):

@@ -52,7 +52,8 @@ class AppPools(AppCalls):
     async def waiting(self, *, limit: int = 20) -> Sequence[BacklogView]:
         """Return up to `limit` tenants with due jobs that are not dispatched yet, those that wait longest first.
 
-        Each has the reasons why its oldest job waits. A caller of one tenant gets only this one.
+        Each has the reasons why its oldest job waits, and what would help it. A caller of one tenant gets only this
+        one.
 
         Raises:
             InvalidOption: the limit is below 1.
@@ -77,6 +78,7 @@ class AppPools(AppCalls):
                 task=record.task,
                 queue=record.queue,
                 reasons=explained.reasons,
+                alternatives=[each.text for each in explained.alternatives],
             )
 
         found: list[BacklogView | None] = []

@@ -102,8 +102,13 @@ def test_tenants_with_waiting_jobs_are_listed_with_the_reason_of_the_oldest(shop
     ]
     assert (zeta["first"], acme["first"]) == (submitted[0]["id"], submitted[1]["id"])
     assert any("printer" in reason for reason in acme["reasons"])
+    assert acme["alternatives"] == [
+        "start `taskmq scheduler`",
+        "resume queue 'reports' (`taskmq queue resume reports`)",
+    ]
     table = taskmq("pool", "waiting", "--limit", "1", "--app", "shop:app", "-o", "table").out
     assert ("zeta" in table, "acme" in table, "printer" in table) == (True, False, True)
+    assert "taskmq queue resume reports" in table
 
 
 def test_a_pool_is_shown_with_its_parents_and_children(shop: Shop) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 app = Noun(name="pool", help="Manage the pools of tenants and the scheduling policies of queues.")
 
 _COLUMNS: Final = ("pool", "parent", "weight", "min", "max")
-_BACKLOG_COLUMNS: Final = ("tenant", "jobs", "oldest", "job", "task", "queue", "reason")
+_BACKLOG_COLUMNS: Final = ("tenant", "jobs", "oldest", "job", "task", "queue", "reason", "alternatives")
 
 
 @app.command(name="list")
@@ -60,7 +60,7 @@ def show(pool: str, /) -> int:
 
 @app.command
 def waiting(*, limit: int = 20) -> None:
-    """List tenants whose due stored jobs wait, the longest first, and why the oldest job of each waits.
+    """List tenants whose due stored jobs wait, the longest first; why the oldest job waits, and what would help.
 
     Args:
         limit: Maximum number of tenants.
@@ -184,6 +184,7 @@ def _backlog_row(one: "BacklogView") -> dict[str, Any]:
         "task": one.task,
         "queue": one.queue,
         "reason": "; ".join(one.reasons),
+        "alternatives": "; ".join(one.alternatives),
     }
 
 

@@ -41,6 +41,7 @@ POOLS: Final[Mapping[str, Example]] = {
                         "task": "invoice.render",
                         "queue": "reports",
                         "reasons": [_PAUSED],
+                        "alternatives": ["resume queue 'reports' (`taskmq queue resume reports`)"],
                     }
                 ]
             }
