@@ -103,6 +103,29 @@ class QueuePauseView(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
 
 
+class BacklogPart(msgspec.Struct, frozen=True, kw_only=True):
+    """Ready jobs of a queue that share a tenant or a priority.
+
+    Attributes:
+        name: the tenant, "" for none, or the priority.
+    """
+
+    name: str
+    jobs: int
+
+
+class MoreWorkersView(msgspec.Struct, frozen=True, kw_only=True):
+    """Workers to add to a queue, and when its waiting jobs would have started.
+
+    Attributes:
+        workers: number of them; each runs as many jobs as the present ones do.
+        empty_in: seconds; None if the waiting jobs do not become fewer.
+    """
+
+    workers: int
+    empty_in: float | None
+
+
 class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     """The details of one queue.
 
@@ -118,6 +141,10 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
         entered, left: jobs a second that entered and left it in the last five minutes; None if not sampled.
         empty_in: seconds until its waiting jobs have started at these rates; None if they do not become fewer.
         advice: what to do if it grows.
+        more_workers: if its waiting jobs take over an hour, workers to add: as many as keep up with the jobs that
+            enter, and as many as empty it within an hour. Empty if the present ones run no jobs.
+        by_tenant, by_priority: ready jobs of the store, at most 100,000: of the 50 tenants with the most jobs, and of
+            each priority, the highest first. Jobs that wait for a limit of their task are not counted.
         parts: its existing RabbitMQ queues.
     """
 
@@ -139,6 +166,9 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     left: float | None
     empty_in: float | None
     advice: str
+    more_workers: list[MoreWorkersView]
+    by_tenant: list[BacklogPart]
+    by_priority: list[BacklogPart]
     consumers: int
     paused: QueuePauseView | None
     tasks: list[str]

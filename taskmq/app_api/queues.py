@@ -1,20 +1,32 @@
 """Queues: list, inspect, pause, resume, move and purge."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
+from typing import Final, TypedDict
 
-from taskmq.api.queues import DemandView, MovedView, QueueGroup, QueueLine, QueueLines, QueuePauseView, QueueView
+from taskmq.api.queues import (
+    BacklogPart,
+    DemandView,
+    MoreWorkersView,
+    MovedView,
+    QueueGroup,
+    QueueLine,
+    QueueLines,
+    QueuePauseView,
+    QueueView,
+)
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, render_all
+from taskmq.app_api.views import instant_text, render_all, view_of
 from taskmq.contracts.broker import QueueStats
-from taskmq.contracts.jobs import QueueBacklog
+from taskmq.contracts.jobs import Lane, QueueBacklog
 from taskmq.events.control import reach_broker
 from taskmq.model.commands import QueuePause
 from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue, logical_queue
 from taskmq.operations.queue_moves import move_messages
-from taskmq.operations.queue_rates import QueueRates, advise, find_rates
+from taskmq.operations.queue_rates import QueueRates, advise, find_rates, plan_workers
 from taskmq.operations.queues import (
     count_delayed,
+    count_lanes,
     find_backlogs,
     find_parts,
     find_pauses,
@@ -28,10 +40,18 @@ from taskmq.operations.queues import (
     sum_counts,
 )
 
+_MOST_TENANTS: Final = 50
+
 
 class _Stored(TypedDict):
     stored: int | None
     oldest: str | None
+
+
+class _Load(TypedDict):
+    waiting: int
+    running: int
+    workers: int
 
 
 class _Flow(TypedDict):
@@ -39,6 +59,11 @@ class _Flow(TypedDict):
     left: float | None
     empty_in: float | None
     advice: str
+
+
+class _Divided(TypedDict):
+    by_tenant: list[BacklogPart]
+    by_priority: list[BacklogPart]
 
 
 class AppQueues(AppCalls):
@@ -60,6 +85,13 @@ class AppQueues(AppCalls):
         ready, consumers = sum(each.ready for each in parts), max((each.consumers for each in parts), default=0)
         paused = (await find_pauses(self._app) or {}).get(name)
         stored = _waiting_facts(await find_backlogs(self._app, [name]), name)
+        lanes = await count_lanes(self._app, name)
+        rates = (await find_rates(self._app)).get(name)
+        load: _Load = {
+            "waiting": ready + (stored["stored"] or 0),
+            "running": in_hand,
+            "workers": 0 if paused else consumers,
+        }
         return QueueView(
             queue=name,
             kind=queue.kind,
@@ -74,12 +106,9 @@ class AppQueues(AppCalls):
             delayed=await count_delayed(self._app, queue, parts),
             dead=letters[0].ready if letters else 0 if parts else None,
             **stored,
-            **_flow(
-                (await find_rates(self._app)).get(name),
-                waiting=ready + (stored["stored"] or 0),
-                running=in_hand,
-                workers=0 if paused else consumers,
-            ),
+            **_flow(rates, **load),
+            more_workers=[view_of(MoreWorkersView, each) for each in plan_workers(rates, **load)],
+            **_divide(lanes),
             consumers=consumers,
             paused=None if paused is None else _pause(paused),
             tasks=tasks,
@@ -200,6 +229,20 @@ def _waiting_facts(backlogs: Mapping[str, QueueBacklog] | None, name: str) -> "_
         if found is None
         else {"stored": found.count, "oldest": instant_text(found.oldest)}
     )
+
+
+def _divide(lanes: Mapping[Lane, int]) -> "_Divided":
+    tenants: Counter[str] = Counter()
+    priorities: Counter[int] = Counter()
+    for lane, jobs in lanes.items():
+        tenants[lane.tenant] += jobs
+        priorities[lane.priority] += jobs
+    return {
+        "by_tenant": [BacklogPart(name=name, jobs=jobs) for name, jobs in tenants.most_common(_MOST_TENANTS)],
+        "by_priority": [
+            BacklogPart(name=str(priority), jobs=jobs) for priority, jobs in sorted(priorities.items(), reverse=True)
+        ],
+    }
 
 
 def _flow(rates: QueueRates | None, *, waiting: int, running: int, workers: int) -> "_Flow":

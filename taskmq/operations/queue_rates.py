@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -13,6 +13,9 @@ from taskmq.model.history.rollups import MINUTE, Rollup, minute_of
 
 _MINUTES: Final = 5
 _FEW: Final = 10
+_SOON: Final = 3_600
+# A rate that is smaller is an error of rounding.
+_NO_RATE: Final = 1e-6
 
 
 class QueueRates(msgspec.Struct, frozen=True):
@@ -31,6 +34,18 @@ class QueueRates(msgspec.Struct, frozen=True):
     def seconds_until_empty(self, waiting: int) -> float | None:
         """Return the time until this many waiting jobs have started; None if the queue does not shrink."""
         return waiting / (self.left - self.entered) if self.left > self.entered else None
+
+
+class MoreWorkers(NamedTuple):
+    """Workers to add to a queue, and when its waiting jobs would have started.
+
+    Attributes:
+        workers: number of them.
+        empty_in: seconds; None if the waiting jobs do not become fewer.
+    """
+
+    workers: int
+    empty_in: float | None
 
 
 async def find_rates(app: TaskMQ) -> dict[str, QueueRates]:
@@ -80,8 +95,7 @@ def _total(depth: QueueDepth) -> int:
 def advise(rates: QueueRates | None, *, waiting: int, running: int, workers: int) -> str:
     """Return what to do about a queue that grows; "" if it does not grow, or has begun to shrink.
 
-    The number of workers is that at which as many jobs leave as enter, if each new worker runs as many as the present
-    ones do. It is only named if they run some.
+    The number of workers is that of `plan_workers`.
     """
     if (
         rates is None
@@ -91,7 +105,26 @@ def advise(rates: QueueRates | None, *, waiting: int, running: int, workers: int
     ):
         return ""
     text = f"grows by {growth:,} jobs a minute"
-    if not (rates.left and running and workers):
-        return text
-    more = math.ceil(workers * (rates.entered - rates.left) / rates.left)
-    return f"{text}: add {more:,} worker{'' if more == 1 else 's'}"
+    plans = plan_workers(rates, waiting=waiting, running=running, workers=workers)
+    return f"{text}: add {plans[0].workers:,} worker{'' if plans[0].workers == 1 else 's'}" if plans else text
+
+
+def plan_workers(rates: QueueRates | None, *, waiting: int, running: int, workers: int) -> list[MoreWorkers]:
+    """Return numbers of workers to add to a queue whose waiting jobs take over an hour, fewest first.
+
+    With the first number as many jobs leave as enter, and with the last one the waiting jobs have started within an
+    hour. Each new worker runs as many jobs as the present ones do; empty if they run none.
+    """
+    if rates is None or waiting < _FEW or not (rates.left and running and workers):
+        return []
+    if rates.entered > rates.left and waiting + running < rates.recent:
+        # It has begun to shrink.
+        return []
+    goals = (rates.entered, rates.entered + waiting / _SOON)
+    found = sorted({math.ceil(workers * (goal - rates.left) / rates.left) for goal in goals if goal > rates.left})
+    return [MoreWorkers(more, _empty_in(rates, waiting, 1 + more / workers)) for more in found]
+
+
+def _empty_in(rates: QueueRates, waiting: int, factor: float) -> float | None:
+    spare = rates.left * factor - rates.entered
+    return waiting / spare if spare > _NO_RATE else None

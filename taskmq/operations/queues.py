@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from taskmq.app import TaskMQ
 from taskmq.client.queues import announce_pauses
 from taskmq.contracts.broker import Broker, Counting, QueueStats
-from taskmq.contracts.jobs import PauseStore, QueueBacklog
+from taskmq.contracts.jobs import Lane, PauseStore, QueueBacklog
 from taskmq.contracts.stores import coordinator_required
 from taskmq.errors import InvalidOption, QueueMissing, StateUnavailable, StoreUnavailable, UnsupportedFeature
 from taskmq.events.control import reach_broker
@@ -155,6 +155,18 @@ async def find_backlogs(app: TaskMQ, names: Sequence[str]) -> dict[str, QueueBac
         return await _read_backlogs(app, names)
     except StoreUnavailable:
         return None
+
+
+async def count_lanes(app: TaskMQ, name: str) -> dict[Lane, int]:
+    """Return the number of ready jobs of the store in each lane of a queue, of at most 100,000 of its jobs.
+
+    Empty if the app has no store, or if it does not answer.
+    """
+    store = app.sessions.current().store
+    try:
+        return {} if store is None else await store.dispatching.count_lanes(name, most=_MOST_WAITING)
+    except StoreUnavailable:
+        return {}
 
 
 async def _read_backlogs(app: TaskMQ, names: Sequence[str]) -> dict[str, QueueBacklog] | None:

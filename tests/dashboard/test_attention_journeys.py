@@ -141,6 +141,14 @@ def test_an_alert_and_a_growing_queue_need_attention(browser: Browser, site: Ser
         expect(row).to_contain_text("Growing")
         expect(row).to_contain_text("never")
         expect(page.locator(".reason")).to_contain_text("images grows by 162 jobs a minute: add 1 worker.")
+        page.evaluate("location.hash = '#/queues/images'")
+        helps = page.locator(".brief li")
+        expect(helps).to_have_text(
+            ["Add 1 workerKeeps up with 9.8/s. Empty in 1 h 6 min", "Or add 2 workersEmpty in 12 min 56 s"]
+        )
+        expect(page.locator("dd", has_text="globex")).to_have_text("globex 3,100, acme 300")
+        expect(page.locator("dd", has_text="9: 12")).to_have_text("9: 12, 4: 3,388")
+        assert violations(page) == []
 
 
 def test_queues_of_lost_messages_are_listed_without_a_page_once_they_have_any(browser: Browser, site: Served) -> None:

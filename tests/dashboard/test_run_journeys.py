@@ -94,7 +94,9 @@ def test_a_run_is_started_answered_and_redriven(eyes: Eyes, site: Served, printe
                 expect(page.locator(f"{place}[data-marked]")).to_have_attribute("data-step", step)
         # Steps that have not started have a row in the order of the graph.
         rows = page.locator(".spans [data-step]")
-        expect(rows).to_have_text([re.compile("count"), re.compile("approve"), "printsafter approve\u2013", re.compile("invoice")])
+        expect(rows).to_have_text(
+            [re.compile("count"), re.compile("approve"), "printsafter approve\u2013", re.compile("invoice")]
+        )
         eyes.see_count(rows.locator("svg"), 2)
         expect(page.locator(".axis text")).to_contain_text([re.compile(r"\d\d:\d\d:\d\d"), "now"])
         # On a phone, each header has its cell, also if the cell is empty.

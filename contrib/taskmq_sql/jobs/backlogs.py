@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from taskmq.contracts.jobs import JobRecord, QueueBacklog, TenantBacklog, WaitingLane
+from taskmq.contracts.jobs import JobRecord, Lane, QueueBacklog, TenantBacklog, WaitingLane
 from taskmq_sql.steps import JobId, Runner, SqlCalls, Steps, ask, find_numbers, first, job_id, names_of, read_call
 
 # Both read an index alone. That of gates has no queue, so its limit bounds what the partition's other queues cost.
@@ -17,6 +17,9 @@ select priority, tenant, count(*),
   sum(case when (due + ($3::bigint - priority) * $4::bigint, id) < ($2, $5) then 1 else 0 end),
   sum(case when id = $5 then 1 else 0 end)
 from (select priority, tenant, due, id from taskmq.ready where queue = $1 limit $6) found
+group by priority, tenant"""
+_COUNTS: Final = """
+select priority, tenant, count(*) from (select priority, tenant from taskmq.ready where queue = $1 limit $2) found
 group by priority, tenant"""
 
 _TENANTS: Final = """
@@ -57,6 +60,14 @@ class SqlBacklogs(SqlCalls):
         rows = yield from ask(_TENANTS, most)
         names = yield from names_of("tenant", (row[0] for row in rows))
         return [TenantBacklog(names[row[0]], row[1], row[2], job_id(row[3])) for row in rows]
+
+    @read_call
+    def count_lanes(self, queue: str, most: int) -> Steps[dict[Lane, int]]:
+        """See `DispatchStore.count_lanes`."""
+        numbers = yield from find_numbers("queue", [queue])
+        rows = yield from ask(_COUNTS, numbers.get(queue), most)
+        names = yield from names_of("tenant", (row[1] for row in rows))
+        return {Lane(queue, row[0], names[row[1]]): row[2] for row in rows}
 
     @read_call
     def read_lanes(self, job: JobRecord, rise: int, most: int) -> Steps[list[WaitingLane]]:

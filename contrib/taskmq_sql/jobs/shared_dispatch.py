@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from taskmq.contracts.jobs import (
     DispatchedJob,
     JobRecord,
+    Lane,
     OpenedClaims,
     QueueBacklog,
     RatedJob,
@@ -57,6 +58,9 @@ class SharedDispatch:
 
     async def tenant_backlogs(self, *, most: int = 100_000) -> list[TenantBacklog]:
         return await self._backlogs.read_tenants(most)
+
+    async def count_lanes(self, queue: str, *, most: int = 100_000) -> dict[Lane, int]:
+        return await self._backlogs.count_lanes(queue, most)
 
     async def waiting_lanes(self, job: JobRecord, *, rise: int = 0, most: int = 100_000) -> list[WaitingLane]:
         return await self._backlogs.read_lanes(job, rise, most)

@@ -73,6 +73,12 @@ def show(queue: str, /, *, within: str = "1s") -> None:
             "in_hand": found.in_hand,
             **flow_of(found),
             "advice": found.advice,
+            "more_workers": ", ".join(
+                f"{one.workers}: {'keeps up' if one.empty_in is None else f'empty in {duration_text(one.empty_in)}'}"
+                for one in found.more_workers
+            ),
+            "by_tenant": ", ".join(f"{one.name or '-'} {one.jobs}" for one in found.by_tenant),
+            "by_priority": ", ".join(f"{one.name}: {one.jobs}" for one in found.by_priority),
             "delayed": "held by the broker, which does not count them" if found.delayed is None else found.delayed,
             "dead": found.dead,
             "consumers": found.consumers,

@@ -4,7 +4,7 @@ import pytest
 
 from taskmq.contracts.history import QueueDepth
 from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey
-from taskmq.operations.queue_rates import QueueRates, advise, rates_of
+from taskmq.operations.queue_rates import QueueRates, advise, plan_workers, rates_of
 
 
 def _depth(minute: int, stored: int, *, queue: str = "mail", ready: int = 0) -> QueueDepth:
@@ -46,6 +46,30 @@ def test_a_number_of_workers_is_only_advised_if_the_present_ones_run_jobs(
     rates: QueueRates | None, waiting: int, running: int, workers: int, advice: str
 ) -> None:
     assert advise(rates, waiting=waiting, running=running, workers=workers) == advice
+
+
+@pytest.mark.parametrize(
+    ("rates", "waiting", "plans"),
+    [
+        (QueueRates(9.8, 7.1), 12_480, [(2, 14_682.4), (4, 2_836.4)]),
+        # The number that keeps up empties it within the hour, too.
+        (QueueRates(2.0, 1.5), 60, [(2, 240.0)]),
+        (QueueRates(6.0, 4.0), 40, [(2, None), (3, 40.0)]),
+        (QueueRates(1.0, 2.0), 7_200, [(2, 3_600.0)]),
+        (QueueRates(1.0, 2.0), 3_600, []),
+        (QueueRates(6.0, 4.0, recent=90), 40, []),
+        (QueueRates(6.0, 4.0), 9, []),
+        (QueueRates(6.0, 0.0), 40, []),
+        (None, 40, []),
+    ],
+)
+def test_workers_are_added_to_keep_up_and_to_empty_the_queue_within_an_hour(
+    rates: QueueRates | None, waiting: int, plans: list[tuple[int, float | None]]
+) -> None:
+    found = plan_workers(rates, waiting=waiting, running=4, workers=4)
+
+    assert [(one.workers, one.empty_in and round(one.empty_in, 1)) for one in found] == plans
+    assert plan_workers(rates, waiting=waiting, running=4, workers=0) == []
 
 
 def test_a_shrinking_queue_is_not_called_growing_after_a_flood() -> None:

@@ -66,7 +66,8 @@ def test_the_demand_of_a_queue_scales_workers_by_the_jobs_in_the_store(filled_si
     trigger = scaled["spec"]["triggers"][0]["metadata"]
     path = urlsplit(trigger["url"]).path.removeprefix("/api/v1").replace("/default/", "/work/")
     for number in range(40):
-        filled_site.submit(job_id=f"n{number}", schedule_time=None)
+        priority = "low" if number < 4 else "high"
+        filled_site.submit(job_id=f"n{number}", schedule_time=None, priority=priority)
 
     found = filled_site("GET", path, by="all-viewer").json()
 
@@ -76,6 +77,9 @@ def test_the_demand_of_a_queue_scales_workers_by_the_jobs_in_the_store(filled_si
     assert math.ceil(found[trigger["valueLocation"]] / int(trigger["targetValue"])) == 3
     listed = filled_site("GET", "/queues?within=0.01", by="all-viewer").json()["queues"]
     assert {one["queue"]: one["stored"] for one in listed}["work"] == 40
+    shown = filled_site("GET", "/queues/work?within=0.01", by="all-viewer").json()
+    assert shown["by_tenant"] == [{"name": "acme", "jobs": 40}]
+    assert shown["by_priority"] == [{"name": "8", "jobs": 36}, {"name": "1", "jobs": 4}]
     assert filled_site("GET", "/queues/nowhere/demand", by="all-viewer").json()["code"] == "queue_not_found"
 
 
@@ -111,6 +115,7 @@ def test_a_queue_has_the_rates_at_which_jobs_entered_and_left_it(filled_site: Si
 
     names = ("entered", "left", "empty_in", "advice")
     assert [before[name] for name in names] == [None, None, None, ""]
+    assert shown["more_workers"] == []
     # No worker consumes it: nothing says when it is empty.
     assert [shown[name] for name in names] == [1.0, 2.0, None, ""]
     (row,) = [one for one in listed if one["queue"] == "work"]

@@ -58,6 +58,10 @@ class DispatchStore(Protocol):
         """
         ...
 
+    async def count_lanes(self, queue: str, *, most: int = 100_000) -> dict[Lane, int]:
+        """Return the number of jobs in each lane of a queue, of up to `most` of its ready jobs."""
+        ...
+
     async def waiting_lanes(self, job: JobRecord, *, rise: int = 0, most: int = 100_000) -> list[WaitingLane]:
         """Return the lanes of a ready job's queue, its own one included; empty if the job is not ready any more.
 

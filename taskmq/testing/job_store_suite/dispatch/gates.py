@@ -116,6 +116,11 @@ class GateCases(JobStoreCase):
             WaitingLane(5, "", 2, 0),
         ]
         assert [lane.earlier for lane in sorted(rising)] == [0, 1, 1, 2]
+        assert await driver.schedulers.count_lanes(job.queue) == {
+            Lane(job.queue, each.priority, each.tenant): each.jobs for each in found
+        }
+        assert sum((await driver.schedulers.count_lanes(job.queue, most=2)).values()) == 2
+        assert await driver.schedulers.count_lanes("idle") == {}
         assert await driver.schedulers.waiting_lanes(job, most=6) == []
         assert await driver.schedulers.waiting_lanes(gated) == []
 

@@ -7,6 +7,7 @@ import { useData } from "../lib/data.js";
 import { FigurePlots, Ranges } from "../lib/figures.js";
 import { count, plural, quote, span } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
+import { Icon } from "../lib/icons.js";
 import { Plot } from "../lib/plot.js";
 import { Action, Code, Confirm, Empty, Facts, Head, notify, QueueWord, Section, Segments, Spark, Loading, Table, Tile, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
@@ -28,9 +29,21 @@ const Dead = ({ of, count: dead }) => dead && may("dead_letters.read") ? html`<a
 /** Say which queues grow, and what helps. @param {{of: any[]}} props */
 const Advice = ({ of }) => of.filter((one) => one.advice).map((one) => html`<div class="reason" key=${one.queue}><strong>${one.queue} ${one.advice}.</strong> In ${rate(one.entered)}/s, out ${rate(one.left)}/s.</div>`);
 
+/** Say how many more workers keep up, or empty a queue within an hour. @param {{of: any}} props */
+const Help = ({ of }) => of.more_workers.length > 0 && html`<section class="card brief"><div class="section-head"><h2>What would help</h2></div><ul>${of.more_workers.map((/** @type {any} */ one, /** @type {number} */ at) => {
+    const effects = [...(at === 0 && of.entered > of.left ? [`Keeps up with ${rate(of.entered)}/s`] : []), ...(one.empty_in === null ? [] : [`Empty in ${span(one.empty_in)}`])];
+    return html`<li key=${one.workers}><${Icon} name="workers" /><strong>${at ? "Or add" : "Add"} ${plural(one.workers, "worker")}</strong><span class="dim">${effects.join(". ")}</span></li>`;
+  })}</ul></section>`;
+
 /** Return the first names of a list, and the number of the others.
  * @param {string[]} names @param {(name: string) => unknown} show */
-const enumerate = (names, show = (name) => name) => names.length > 0 && html`${names.slice(0, MOST).map((name, at) => html`<span key=${name}>${at ? ", " : ""}${show(name)}</span>`)}${names.length > MOST && ` and ${count(names.length - MOST)} more`}`;
+const enumerate = (names, show = (name) => name) => names.length === 0 ? "" : html`${names.slice(0, MOST).map((name, at) => html`<span key=${name}>${at ? ", " : ""}${show(name)}</span>`)}${names.length > MOST && ` and ${count(names.length - MOST)} more`}`;
+
+/** Return the tenants with ready jobs of a queue, with links to these. @param {any} queue */
+function tenantsOf({ queue, by_tenant }) {
+  const jobs = new Map(by_tenant.map((/** @type {any} */ one) => [one.name, one.jobs]));
+  return enumerate([...jobs.keys()], (name) => html`${name ? html`<a href=${to("jobs", { filter: `queue:${quote(queue)} status:queued tenant:${quote(name)}` })}>${name}</a>` : "without a tenant"} ${count(jobs.get(name))}`);
+}
 
 function Queue({ name, range }) {
   const loaded = useData(`queues/${part(name)}`, { max_age: 3 }, ["worker", "job"]);
@@ -46,8 +59,9 @@ function Queue({ name, range }) {
     <div class="tiles"><${Tile} label="Store" value=${count(queue.stored)} /><${Tile} label="Broker" value=${count(queue.ready)} /><${Tile} label="With workers" value=${count(queue.in_hand)} /><${Tile} label="Oldest" value=${waitOf(queue, loaded.at)} />
       <${Tile} label="In/s" value=${rate(queue.entered)} note=${queue.left === null ? "" : `out ${rate(queue.left)}`} /><${Tile} label="Empty in" value=${emptyIn(queue)} />
       <${Tile} label="Delayed" value=${count(queue.delayed)} /><${Tile} label="Dead letters" value=${count(queue.dead)} href=${queue.dead && may("dead_letters.read") ? to(["dead-letters", name]) : undefined} kind=${queue.dead ? "bad" : ""} /><${Tile} label="Consumers" value=${count(queue.consumers)} kind=${queue.consumers ? "" : "bad"} /></div>
+    <${Help} of=${queue} />
     ${may("metrics.read") && html`<${Ranges} chosen=${range} /><div class="two"><${FigurePlots} which=${["depth", "jobs", "wait", "run"]} range=${range} queue=${name} /></div>`}
-    <${Section} title="Details"><${Facts} of=${[["Kind", queue.kind], ["Workers", enumerate(queue.workers)], ["Tasks", enumerate(queue.tasks, (task) => html`<a href=${to(["tasks", task])}>${task}</a>`)]]} /><//>
+    <${Section} title="Details"><${Facts} of=${[["Tenants", tenantsOf(queue)], ["Priorities", enumerate(queue.by_priority.map((/** @type {any} */ one) => `${one.name}: ${count(one.jobs)}`))], ["Workers", enumerate(queue.workers)], ["Tasks", enumerate(queue.tasks, (task) => html`<a href=${to(["tasks", task])}>${task}</a>`)], ["RabbitMQ", enumerate(queue.parts.map((/** @type {any} */ one) => one.queue))], ["Kind", queue.kind]]} /><//>
     ${open && html`<${Confirm} title=${`Purge ${name}`} verb="Delete the messages" typed=${name} close=${() => show(false)} act=${purge}><p>The ${count(queue.ready)} waiting messages are deleted permanently.</p><//>`}`}<//>`;
 }
 
