@@ -58,7 +58,8 @@ def new_job(
         queue=queue.name,
         key=key,
         fingerprint=b"" if key is None else _identify_request(submission, envelope, key, detail, queue=queue.name),
-        due=now if envelope.eta is None else envelope.eta,
+        # Not `now`: if the clock here were ahead of the store's, the job would wait.
+        due=envelope.eta or 0,
         detail=detail,
         held=submission.held,
         unique=None if sending.unique is None else _build_unique_key(sending.unique),

@@ -14,6 +14,7 @@ from taskmq.options.plans import CallPlan
 from taskmq.tasks.job_options import JobOptions, JobPlan, plan_job
 from taskmq.tasks.task import Task
 from tests.coroutines import run_by
+from tests.unit.scheduler.stage import LoopClock
 from tests.unit.stored_jobs.kit import Shop, in_shop
 
 
@@ -69,6 +70,20 @@ async def test_a_call_waits_for_the_jobs_that_its_options_name(shop: Shop, /) ->
     assert record.detail is not None
     assert record.detail.depends_on == (JobDependency(first.id),)
     assert [await job.aresult(timeout=60) for job in (second, *many)] == [8, 2, 4]
+
+
+class _ClockAhead(LoopClock):
+    def now_ms(self) -> int:
+        return super().now_ms() + 3_600_000
+
+
+@run_by(in_shop)
+async def test_a_submitter_whose_clock_is_ahead_does_not_delay_its_jobs(shop: Shop, /) -> None:
+    clock, shop.app.sessions.clock = shop.app.sessions.clock, _ClockAhead()
+    jobs = [await shop.jobs.asubmit("double", 1), *await shop.jobs.asubmit_many("double", [(2,), (3,)])]
+    shop.app.sessions.clock = clock
+
+    assert [await job.aresult(timeout=60) for job in jobs] == [2, 4, 6]
 
 
 @run_by(in_shop)
