@@ -20,7 +20,7 @@ from taskmq_sql.postgres.connections import HOT, WALKS
 from taskmq_sql.postgres.runs import step_jobs
 from taskmq_sql.postgres.statements.dispatch import CONFIRM, FIRE, FORGET
 from taskmq_sql.postgres.statements.reports import FORGOTTEN
-from taskmq_sql.postgres.statements.submission import SUBMIT, SUBMIT_AT_ONCE
+from taskmq_sql.postgres.statements.submission import SUBMIT, SUBMIT_ALIKE, SUBMIT_AT_ONCE
 from taskmq_sql.postgres.store import PostgresJobStore
 from taskmq_sql.postgres.upkeep.days import days_of
 from taskmq_sql.runs import inbox, places, transitions, values
@@ -43,6 +43,7 @@ _STATEMENTS: Final[dict[str, str]] = {
         if isinstance(statement := getattr(module, name), str)
     },
     **{f"SUBMIT_{'_'.join(map(str, which))}": statement for which, statement in SUBMIT.items()},
+    **{f"SUBMIT_ALIKE_{which}": statement for which, statement in SUBMIT_ALIKE.items()},
     **{f"SUBMIT_AT_ONCE_{which}": statement for which, statement in SUBMIT_AT_ONCE.items()},
     **{f"FORGOTTEN_{place}": statement for place, statement in enumerate(FORGOTTEN)},
     **{f"SCHEDULES_{name}": getattr(firings, name) for name in ("DUE", "OCCUR", "TURN")},

@@ -37,7 +37,7 @@ from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import Unmet, find_upstream, wait
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.quotas import Admission, admit_jobs, has_quota, lock_usage
-from taskmq_sql.postgres.statements.submission import SHARED, SUBMIT, SUBMIT_AT_ONCE
+from taskmq_sql.postgres.statements.submission import SHARED, SUBMIT, SUBMIT_ALIKE, SUBMIT_AT_ONCE
 
 _EXISTING: Final = """
 select i.id, coalesce(j.state, h.state) as state, coalesce(j.version, h.version) as version
@@ -90,23 +90,24 @@ async def submit(
     database: Database, jobs: Sequence[NewJob], connection: Connection | None, *, quotas: Quotas
 ) -> list[Submitted]:
     """Implement `JobStore.submit`, in the caller's transaction if a connection is given."""
-    numbers = await numbers_of(database.names, jobs)
+    is_limited = has_quota(quotas, jobs)
+    are_alike = connection is None and not is_limited and _are_alike(jobs)
+    numbers = await numbers_of(database.names, jobs[:1] if are_alike else jobs)
 
     async def work(connection: Connection) -> list[Submitted]:
         return await insert_within(connection, jobs, numbers, quotas)
 
     if connection is not None:
         return await work(connection)
-    is_one_statement = not has_quota(quotas, jobs) and all(
-        job.unique is None and job.line is None and not _depends_on(job) for job in jobs
-    )
-    if not is_one_statement:
+    if is_limited or any(job.unique is not None or job.line is not None or _depends_on(job) for job in jobs):
         return await database.submits.run("transaction", work)
 
     async def insert(connection: Connection) -> list[Submitted]:
         if any(job.key is not None for job in jobs):
             return await work(connection)
         try:
+            if are_alike:
+                return await _submit_alike(connection, jobs, numbers)
             return await _submit(connection, jobs, numbers, may_exist=False)
         except asyncpg.UniqueViolationError:
             # A repeated call: an id exists. Checking for that in every call would cost the server a fifth more.
@@ -312,6 +313,36 @@ async def _submit(
     if others:
         await _answer(connection, jobs, numbers, answers, others)
     return [answer for answer in answers if answer is not None]
+
+
+def _are_alike(jobs: Sequence[NewJob]) -> bool:
+    """Whether the jobs are ordinary ones that may run now, and differ in their ids and bodies only."""
+    first = jobs[0]
+    ordinary = NewJob(
+        id=first.id, tenant=first.tenant, task=first.task, queue=first.queue, priority=first.priority, body=b""
+    )
+    return all(
+        structs.replace(ordinary, id=job.id, body=job.body) == job and len(job.body) <= LONGEST_BODY for job in jobs
+    )
+
+
+async def _submit_alike(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
+    """Submit new jobs that `_are_alike`."""
+    first = jobs[0]
+    ids: object = first.id
+    bodies: object = first.body
+    if is_several := len(jobs) > 1:
+        ids, bodies = [job.id for job in jobs], [job.body for job in jobs]
+    await connection.execute(
+        SUBMIT_ALIKE[not is_several],
+        numbers.tenants[first.tenant],
+        numbers.queues[first.queue],
+        numbers.tasks[first.task],
+        first.priority,
+        ids,
+        bodies,
+    )
+    return [Submitted(job.id, True, True, JobState.QUEUED, 1) for job in jobs]
 
 
 def _by_turns(jobs: Sequence[NewJob]) -> list[list[NewJob]]:

@@ -94,6 +94,19 @@ def _unnest(columns: Mapping[str, str]) -> str:
     return f"(select {', '.join(values)} from unnest({', '.join(arrays.values())}) as u({', '.join(columns)}))"
 
 
+SUBMIT_ALIKE: Final = {
+    is_one: f"""
+with q as (insert into taskmq.ready (queue, priority, tenant, due, id)
+  select $2, $4, $1, (select taskmq.now_ms()), id from {ids})
+insert into taskmq.job (id, due, tenant, queue, task, priority, state, body)
+select id, (select taskmq.now_ms()), $1, $2, $3, $4, 1, body from {bodies}"""
+    for is_one, ids, bodies in (
+        (False, "unnest($5::uuid[]) as i(id)", "unnest($5::uuid[], $6::bytea[]) as i(id, body)"),
+        (True, "(select $5::uuid as id) i", "(select $5::uuid as id, $6::bytea as body) i"),
+    )
+}
+"""Inserts ordinary jobs that may run now, and differ in their ids and bodies only; an id that exists fails it. The
+values before those are their tenant, queue, task and priority. Keyed by whether there is a single job."""
 SUBMIT: Final = {
     (may_exist, is_one, has_keys, has_rest, has_steps): _submit(
         may_exist=may_exist, is_one=is_one, has_keys=has_keys, has_rest=has_rest, has_steps=has_steps
