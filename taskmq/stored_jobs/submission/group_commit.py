@@ -5,7 +5,8 @@
                                         +--------+
 
 No flush waits for more jobs: while one flush is being committed, the next one fills. Compared with single inserts, 64
-callers get five times the rate at a fifth of the latency, and one caller is not slower.
+callers get five times the rate at a fifth of the latency. A caller that was alone last time submits its job itself:
+a task would cost it a sixth of its processor time.
 """
 
 import asyncio
@@ -33,6 +34,7 @@ class GroupCommit:
         self._pending: deque[tuple[NewJob, asyncio.Future[Submitted]]] = deque()
         self._flushes = TaskSet("submits", failure="jobs were not submitted")
         self._is_flushing = False
+        self._was_alone = False
 
     async def submit(self, job: NewJob) -> Submitted:
         """Submit one job. It is durable when this returns.
@@ -42,11 +44,12 @@ class GroupCommit:
         Raises:
             StoreUnavailable: the message says whether the job may have been stored.
         """
+        if self._was_alone and not self._is_flushing:
+            return await self._submit_alone(job)
         future: asyncio.Future[Submitted] = asyncio.get_running_loop().create_future()
         self._pending.append((job, future))
         if not self._is_flushing:
-            self._is_flushing = True
-            self._flushes.start(self._flush())
+            self._start()
         return await future
 
     async def submit_many(self, jobs: Sequence[NewJob]) -> list[Submitted]:
@@ -57,10 +60,25 @@ class GroupCommit:
             answers += await self._submit(chunk)
         return answers
 
+    async def _submit_alone(self, job: NewJob) -> Submitted:
+        self._is_flushing = True
+        try:
+            (answer,) = await self._submit([job])
+        finally:
+            self._is_flushing = False
+            if self._pending:
+                self._start()
+        return answer
+
+    def _start(self) -> None:
+        self._is_flushing = True
+        self._flushes.start(self._flush())
+
     async def _flush(self) -> None:
         try:
             while self._pending:
                 taken = [self._pending.popleft() for _ in range(min(_MOST, len(self._pending)))]
+                self._was_alone = len(taken) == 1
                 # A job whose caller was cancelled before the flush is not submitted.
                 await self._answer([(job, future) for job, future in taken if not future.done()])
         finally:
