@@ -216,7 +216,7 @@ class Jobs(JobChanges):
     ) -> Job[R]: ...
     async def asubmit(self, task: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Submit one job without blocking the event loop; see `submit`."""
-        options_given = {name: kwargs.pop(name) for name in SubmitOptions.__annotations__ if name in kwargs}
+        options_given = {name: kwargs.pop(name) for name in SubmitOptions.__annotations__.keys() & kwargs.keys()}
         options = {
             "eta" if name == "at" else name: value for name, value in options_given.items() if value is not None
         }
@@ -230,9 +230,10 @@ class Jobs(JobChanges):
                 )
             return (await self.submit_by_name(named, args, kwargs, options))[0]
         called = self._resolve(task, options)
-        if taken := called.open_names(len(args)) & {
-            name for name in options_given if options_given[name] is not None
-        }:
+        if options and (
+            taken := called.open_names(len(args))
+            & {name for name in options_given if options_given[name] is not None}
+        ):
             name = min(taken)
             option = "eta" if name == "at" else name
             raise InvalidArguments(
@@ -375,10 +376,11 @@ class Jobs(JobChanges):
         return answer
 
     def _new_job(self, sending: Sending) -> NewJob:
-        plan = self._tasks.plan_of(sending.envelope.task)
+        queue = self._producer.queue(sending.queue)
+        plan = self._tasks.plan_of(sending.envelope.task) if queue.placed else None
         return new_job(
             sending,
-            self._producer.queue(sending.queue),
+            queue,
             now=self._sessions.clock.now_ms(),
             resources=None if plan is None else plan.resources,
         )

@@ -11,18 +11,26 @@ from taskmq.run.context import current_context
 
 
 def envelope_of(  # noqa: PLR0917 - called for every message, and keywords cost
-    plan: CallPlan, task: str, args: Raw, kwargs: Raw, key: str | None, order_key: str | None, now: int
+    plan: CallPlan,
+    task: str,
+    args: Raw,
+    kwargs: Raw,
+    key: str | None,
+    order_key: str | None,
+    now: int,
+    job_id: str | None = None,
 ) -> Envelope:
     """Build the envelope of a call; a task that runs here becomes its parent.
 
     Args:
         key: the idempotency key.
         now: ms since the epoch.
+        job_id: the job's id, unless the plan has one; default: a new one.
     """
     parent = current_context.get()
     return Envelope(
         v=VERSION,
-        id=tenant_key(plan.tenant, plan.job_id) if plan.job_id else new_job_id(now, os.urandom(10)),
+        id=tenant_key(plan.tenant, plan.job_id) if plan.job_id else job_id or new_job_id(now, os.urandom(10)),
         task=task,
         args=args,
         kwargs=kwargs,

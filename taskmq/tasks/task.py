@@ -4,6 +4,7 @@ A `Call`, which is a task with options, builds the message; the producer of the 
 """
 
 import math
+import os
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -39,9 +40,9 @@ from taskmq.errors import InvalidArguments, InvalidOption, PartlySent
 from taskmq.injection.plan import is_dependency, plan_dependencies
 from taskmq.injection.resolve import Dependencies, inject_async, inject_sync
 from taskmq.jobs.handle import Job
-from taskmq.middleware.chain import Sending
+from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType, Signature
-from taskmq.model.envelope import JSON
+from taskmq.model.envelope import JSON, new_job_ids
 from taskmq.model.keys import tenant_key, unique_key
 from taskmq.model.units import Duration
 from taskmq.model.values.celery_words import CeleryHints
@@ -163,7 +164,7 @@ class Call(CeleryHints, Generic[P, R_co]):
         Raises as `send_many` does.
         """
         # A separate generator, so that mistakes are raised by the call and not by the first `next`.
-        return map(self._job, self._stream(calls))
+        return map(self.handle, self._stream(calls))
 
     def asend_stream(self, calls: Iterable[Arguments] | AsyncIterable[Arguments]) -> AsyncGenerator[Job[R_co], None]:
         """Do what `send_stream` does, without blocking the event loop; `calls` may be asynchronous."""
@@ -182,10 +183,11 @@ class Call(CeleryHints, Generic[P, R_co]):
         return self._sending(args, kwargs, is_submitted=True)
 
     def submissions(self, calls: Iterable[Arguments]) -> Iterator[Sending]:
-        """Build the messages of many stored jobs, like `submission`."""
-        for call in calls:
-            args, kwargs = self._arguments_of(call)
-            yield self._sending(args, kwargs, is_submitted=True)
+        """Build the messages of many stored jobs, like `submission`, with ids in the order of the calls."""
+        calls = list(calls)
+        now = self.producer.sessions.clock.now_ms()
+        for call, job_id in zip(calls, new_job_ids(now, os.urandom(10 * len(calls))), strict=True):
+            yield self._sending(*self._arguments_of(call), is_submitted=True, job_id=job_id)
 
     def with_options(self, options: Mapping[str, Any]) -> "Call[P, R_co]":
         """Return the same call with these options, which override its own.
@@ -214,7 +216,9 @@ class Call(CeleryHints, Generic[P, R_co]):
 
     def handle(self, job_id: str) -> Job[R_co]:
         """Return the handle of a job of the task."""
-        return self._job(job_id)
+        task = self._task
+        keeps_result = task.plan.result is not False
+        return Job(job_id, task=task.name, jobs=task.services.jobs, returns=task.returns, keeps_result=keeps_result)
 
     @overload
     def s(self, *args: P.args, **kwargs: P.kwargs) -> "Step[R_co]": ...  # type: ignore[overload-overlap]
@@ -329,7 +333,7 @@ class Call(CeleryHints, Generic[P, R_co]):
     async def _jobs(self, job_ids: AsyncGenerator[str, None]) -> AsyncGenerator[Job[R_co], None]:
         async with aclosing(job_ids):
             async for job_id in job_ids:
-                yield self._job(job_id)
+                yield self.handle(job_id)
 
     def _check_many(self) -> None:
         if self._plan.job_id is not None:
@@ -356,6 +360,7 @@ class Call(CeleryHints, Generic[P, R_co]):
         kwargs: dict[str, Any],
         *,
         is_submitted: bool = False,
+        job_id: str | None = None,
     ) -> Sending:
         plan, task = self._plan, self._task
         producer = task.services.producer
@@ -364,9 +369,11 @@ class Call(CeleryHints, Generic[P, R_co]):
         content_type = JSON if is_stored else producer.content_type
         raw_args, raw_kwargs = task.signature.encode(args, kwargs, content_type)
         if is_stored:
-            raws = raw_args, raw_kwargs
-            compared = None if plan.job_id is None else task.signature.canonical(args, kwargs, raws)
-            submission = submission_of(plan, compared=compared, task=task.name)
+            if plan.job_id is None:
+                submission = self._submission
+            else:
+                compared = task.signature.canonical(args, kwargs, (raw_args, raw_kwargs))
+                submission = submission_of(plan, compared=compared, task=task.name)
         elif isinstance(plan, JobPlan) or task.limits or plan.idempotency_key or task.idempotency_key:
             needing = "limits" if task.limits else "idempotency keys"
             check_sendable(plan, task.name, producer.sessions, needing=needing)
@@ -385,12 +392,17 @@ class Call(CeleryHints, Generic[P, R_co]):
             # With this key, sends with the same job_id are one job.
             key = tenant_key(plan.tenant, plan.job_id)
         now = producer.sessions.clock.now_ms()
-        envelope = envelope_of(plan, task.name, raw_args, raw_kwargs, key, order_key, now)
+        envelope = envelope_of(plan, task.name, raw_args, raw_kwargs, key, order_key, now, job_id)
         if is_stored and task.limits:
             envelope = replace(envelope, limits=task.limit_keys(args, kwargs))
         headers = dict(plan.headers) if plan.headers else {}
         unique = None if task.plan.unique is None else task.unique_call(args, kwargs, tenant=plan.tenant)
         return Sending(envelope, plan.queue, content_type, headers, unique, submission)
+
+    @cached_property
+    def _submission(self) -> Submission:
+        """Submission of its calls without an id of their own."""
+        return submission_of(self._plan, compared=None, task=self._task.name)
 
     def _jobs_of(self, job_ids: Iterable[str]) -> Iterator[Job[R_co]]:
         task = self._task
@@ -398,13 +410,8 @@ class Call(CeleryHints, Generic[P, R_co]):
         for job_id in job_ids:
             yield Job(job_id, task=name, jobs=jobs, returns=returns, keeps_result=keeps_result)
 
-    def _job(self, job_id: str) -> Job[R_co]:
-        task = self._task
-        keeps_result = task.plan.result is not False
-        return Job(job_id, task=task.name, jobs=task.services.jobs, returns=task.returns, keeps_result=keeps_result)
-
     def _send_one(self, sending: Sending) -> Job[R_co]:
-        job = self._job(sending.envelope.id)
+        job = self.handle(sending.envelope.id)
         if sending.submission is not None:
             job.existing = sending.submission.existing
         return job

@@ -87,6 +87,14 @@ async def test_a_submitter_whose_clock_is_ahead_does_not_delay_its_jobs(shop: Sh
 
 
 @run_by(in_shop)
+async def test_the_ids_of_jobs_submitted_together_have_the_order_of_their_calls(shop: Shop, /) -> None:
+    jobs = await shop.jobs.asubmit_many("double", [(number,) for number in range(50)])
+
+    assert [job.id for job in jobs] == sorted(job.id for job in jobs)
+    assert [await job.aresult(timeout=60) for job in jobs] == [number * 2 for number in range(50)]
+
+
+@run_by(in_shop)
 async def test_both_ways_to_submit_are_the_same_submission(shop: Shop, /) -> None:
     task = _task(shop.app, "double")
     options: dict[str, Any] = {"labels": {"a": "b"}, "job_id": "mine", "priority": 7}
