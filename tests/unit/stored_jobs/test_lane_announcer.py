@@ -57,6 +57,22 @@ async def test_a_job_is_announced_at_once_after_a_pause() -> None:
         assert len(heard) == 3
 
 
+async def test_lanes_of_a_busy_caller_are_announced_less_often() -> None:
+    async with _shop("busy") as (app, heard):
+        for _ in range(6):
+            for _ in range(4):
+                await app.jobs.asubmit("one")
+            await asyncio.sleep(_PACE)
+        await asyncio.sleep(0.1)
+        for _ in range(2):
+            await app.jobs.asubmit("one")
+        await asyncio.sleep(0.1)
+
+        *busy, last, after_a_pause = [at - heard[0][0] for at, _ in heard]
+        assert [round(at, 6) for at in busy] == [0, _PACE, _PACE + 0.01, _PACE + 0.02]
+        assert round(after_a_pause - last, 6) == _PACE
+
+
 async def test_a_job_that_cannot_run_yet_is_not_announced() -> None:
     async with _shop("later") as (app, heard):
         await app.jobs.asubmit("one", delay=60)
