@@ -19,7 +19,8 @@ from taskmq.model.history.suspensions import ARGUMENTS
 from taskmq.model.resources import Grant
 from taskmq.model.units import Duration, to_datetime
 from taskmq.model.values.celery_words import CeleryHints
-from taskmq.run.journal import DETACHED, JournalWriter, RunJournal, SavedStep
+from taskmq.run.detached_writer import DETACHED
+from taskmq.run.journal import JournalWriter, RunJournal, SavedStep
 from taskmq.run.locks import Lock, LockService
 from taskmq.run.waits import NO_DEFAULT, SignalWait, Sleep, continue_now, replace_arguments
 

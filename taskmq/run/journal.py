@@ -18,14 +18,12 @@ from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
 from taskmq.contracts.stores import BegunRun
-from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import EncodeError, InvalidOption, TooLarge, UnsupportedFeature
 from taskmq.model.codec import PLAIN, ReturnType
 from taskmq.model.envelope import JSON, Invitation
 from taskmq.model.history.suspensions import CHECKPOINT, POSITION, STEP, RunWaits, find_checkpoint
-from taskmq.model.units import Duration, storable
+from taskmq.model.units import storable
 from taskmq.model.values.wire_form import decode_value
-from taskmq.run.locks import Lock, OwnLeases
 
 HEARTBEAT: Final = "heartbeat"
 """Name under which the details of a run's heartbeat are saved."""
@@ -339,41 +337,7 @@ class SavedStep:
         self.journal.release_step(self.name)
 
 
-class Detached:
-    """A writer for tasks that are called as plain functions: everything is kept until the call ends."""
-
-    def __init__(self) -> None:
-        self._leases = OwnLeases()
-
-    def mark_changed(self, journal: RunJournal) -> None:
-        journal.is_dirty = False
-
-    def now_ms(self) -> int:
-        return SystemClock().now_ms()
-
-    async def begin(self, journal: RunJournal) -> BegunRun:
-        return self.begin_blocking(journal)
-
-    async def save(self, journal: RunJournal, name: str, value: bytes) -> None:
-        self.save_blocking(journal, name, value)
-
-    def lock(self, name: str, *, owner: str, timeout: Duration | None, lease: Duration) -> Lock:
-        leases = self._leases
-        return Lock(name, leases=lambda: leases, call=asyncio.run, owner=owner, timeout=timeout, lease=lease)
-
-    def begin_blocking(self, journal: RunJournal) -> BegunRun:
-        if journal.run is None:
-            journal.run = BegunRun(0, {})
-        return journal.run
-
-    def save_blocking(self, journal: RunJournal, name: str, value: bytes) -> None:
-        check_size(name, value)
-        self.begin_blocking(journal).values[name] = value
-
-
 _running_step: ContextVar[SavedStep | None] = ContextVar("taskmq_step", default=None)
-
-DETACHED: Final = Detached()
 
 
 def _find_task() -> asyncio.Task[Any] | None:

@@ -32,9 +32,10 @@ from taskmq.model.resources import Grant
 from taskmq.model.topology import is_jobs_queue, jobs_queue, logical_queue
 from taskmq.options.task_options import ExecutorKind
 from taskmq.run.context import Context, current_context
+from taskmq.run.detached_writer import DETACHED
 from taskmq.run.execution import Execution, Executor, check_is_done
 from taskmq.run.forks import PROCESS, leave_fork
-from taskmq.run.journal import DETACHED, JournalWriter
+from taskmq.run.journal import JournalWriter
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.settlement.error_text import substitute
