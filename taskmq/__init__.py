@@ -82,7 +82,8 @@ if TYPE_CHECKING:
     from taskmq.workflow.dag import dag
     from taskmq.workflow.named_workflow import NamedWorkflow
     from taskmq.workflow.parts import Workflow, chain, chord, group
-    from taskmq.workflow.runs.handle import EndedStep, Run, RunStatus, RunStep
+    from taskmq.workflow.runs.handle import Run
+    from taskmq.workflow.runs.snapshots import EndedStep, RunStatus, RunStep
     from taskmq.workflow.taskless_step import sleep, subworkflow, wait
 
 __all__ = [
@@ -185,10 +186,10 @@ _HOMES = {
     "Depends": "injection.plan",
     "EventStream": "events.stream",
     "Execution": "run.execution",
-    "EndedStep": "workflow.runs.handle",
+    "EndedStep": "workflow.runs.snapshots",
     "Run": "workflow.runs.handle",
-    "RunStatus": "workflow.runs.handle",
-    "RunStep": "workflow.runs.handle",
+    "RunStatus": "workflow.runs.snapshots",
+    "RunStep": "workflow.runs.snapshots",
     "Job": "jobs.handle",
     "JobEvent": "model.telemetry.events",
     "JobFields": "run.log_fields",

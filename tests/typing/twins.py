@@ -15,8 +15,9 @@ from taskmq.reactions import ReactionStatus
 from taskmq.schedules.status import SchedulePage
 from taskmq.schedules.triggers import every
 from taskmq.stored_jobs.task_catalogue import TaskPage
-from taskmq.workflow.runs.handle import Run, RunStatus
+from taskmq.workflow.runs.handle import Run
 from taskmq.workflow.runs.runs import RunList
+from taskmq.workflow.runs.snapshots import RunStatus
 
 app = TaskMQ("memory://", store="sqlite:///jobs.db")
 

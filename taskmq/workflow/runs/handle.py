@@ -22,6 +22,7 @@ from taskmq.model.units import Duration, parse_duration
 from taskmq.workflow.model.contents import batch_call
 from taskmq.workflow.runs.ends import ends_of
 from taskmq.workflow.runs.service import RunService, check_form
+from taskmq.workflow.runs.snapshots import EndedStep, RunStatus, RunStep, name_step, snapshot_step
 from taskmq.workflow.shapes import Shape, decode_shape
 from taskmq.workflow.step_call import CompleteStep, GraphNode
 
@@ -33,65 +34,6 @@ _LONGEST_PAUSE: Final = 0.5
 _MOST_FAILURES: Final = 1_000
 _LONGEST_KEY: Final = 200
 _TOGETHER: Final = 20
-
-
-class RunStatus(msgspec.Struct, frozen=True):
-    """Progress of a run, as a whole and step by step.
-
-    Attributes:
-        state: `failed` if a step has failed that was not allowed to.
-        steps: state of each step by its name; children are followed by a number in brackets.
-        cancelled: why it was cancelled.
-    """
-
-    state: RunState
-    steps: dict[str, StepState]
-    cancelled: str | None = None
-
-    def count(self, state: StepState | str) -> int:
-        """Return how many steps are in this state."""
-        return sum(each == state for each in self.steps.values())
-
-
-class EndedStep(msgspec.Struct, frozen=True):
-    """The end of one step of a run.
-
-    Attributes:
-        value: its value as plain data.
-        error: of a step that has failed.
-    """
-
-    name: str
-    state: StepState
-    value: Any = None
-    error: str = ""
-
-
-class RunStep(msgspec.Struct, frozen=True, kw_only=True):
-    """Snapshot of a step or a child of a run.
-
-    Attributes:
-        task: its task's name; "" for a step that runs none.
-        job: id of its job.
-        attempts: attempts of that job; None without one.
-        error: why it failed, was cancelled or never started.
-        quota: the exhausted quota that its job, or that of its next child, waits for; "" for none.
-        after: names of the steps before it.
-        part_of: of a child, the name of its step.
-        started, ended: ms since the epoch.
-    """
-
-    name: str
-    task: str
-    state: StepState
-    job: str = ""
-    attempts: int | None = None
-    error: str = ""
-    quota: str = ""
-    after: tuple[str, ...] = ()
-    part_of: str | None = None
-    started: int | None = None
-    ended: int | None = None
 
 
 class Run(Generic[R_co]):
@@ -169,7 +111,7 @@ class Run(Generic[R_co]):
         for name, step in (await self._service.steps(record)).items():
             states[name] = step.state
             async for child in self._service.children(record, step):
-                states[_name(child)] = child.state
+                states[name_step(child)] = child.state
         return RunStatus(record.state, states, record.cancelled)
 
     state = blocking(astate)
@@ -186,8 +128,8 @@ class Run(Generic[R_co]):
         found: list[RunStep] = []
         for name, step in (await self._service.steps(record)).items():
             content, after = graph.step(name), graph.upstream[name]
-            found.append(_snapshot(step, content.task, after))
-            found += [_snapshot(child, content.task, ()) async for child in self._service.children(record, step)]
+            found.append(snapshot_step(step, content.task, after))
+            found += [snapshot_step(child, content.task, ()) async for child in self._service.children(record, step)]
         for first in range(0, len(found), _TOGETHER):
             some = found[first : first + _TOGETHER]
             found[first : first + _TOGETHER] = await asyncio.gather(*map(self._with_attempts, some))
@@ -218,7 +160,7 @@ class Run(Generic[R_co]):
             values = await self._service.store.values(record.id, [step.key for step in new]) if new else {}
             for step in sorted(new, key=lambda step: step.ended or 0):
                 value = await self._decode_value(values.get(step.key))
-                yield EndedStep(_name(step), step.state, value, step.error)
+                yield EndedStep(name_step(step), step.state, value, step.error)
             if record.ended is not None:
                 return
             if new:
@@ -409,7 +351,7 @@ class Run(Generic[R_co]):
                 continue
             # A step with children fails because one of them does, whose error says more.
             children = [child async for child in self._service.children(record, step) if child.has_failed]
-            found |= {_name(each): each.error for each in children or [step]}
+            found |= {name_step(each): each.error for each in children or [step]}
         if record.is_timed_out:
             found["timeout"] = record.error
         return found or {"output": record.error}
@@ -417,22 +359,3 @@ class Run(Generic[R_co]):
     async def _with_attempts(self, step: RunStep) -> RunStep:
         job = await self._service.jobs.get(step.job) if step.job else None
         return step if job is None else msgspec.structs.replace(step, attempts=job.attempt)
-
-
-def _name(step: StepRecord) -> str:
-    return f"{step.key.name}[{step.key.child}]" if step.key.is_child else step.key.name
-
-
-def _snapshot(step: StepRecord, task: str, after: tuple[str, ...]) -> RunStep:
-    return RunStep(
-        name=_name(step),
-        task=task,
-        state=step.state,
-        job=step.job,
-        error=step.error,
-        quota=step.quota,
-        after=after,
-        part_of=step.key.name if step.key.is_child else None,
-        started=step.started,
-        ended=step.ended,
-    )
