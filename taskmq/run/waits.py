@@ -10,13 +10,13 @@ from taskmq.control_flow import Suspension
 from taskmq.errors import EncodeError, InvalidOption, SignalTimeout
 from taskmq.model.codec import PLAIN, ReturnType
 from taskmq.model.envelope import JSON
+from taskmq.model.history.signals import check_signal
 from taskmq.model.history.suspensions import (
     ARGUMENTS,
     CONTINUED,
     NewArguments,
     SleepCall,
     WaitCall,
-    check_signal,
     describe_sleep,
     describe_wait,
     encode_sleep,

@@ -25,7 +25,8 @@ from taskmq.errors import (
 from taskmq.jobs.handle import Job
 from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
-from taskmq.model.history.suspensions import JobSignal, check_signal, decides_form, find_form, is_awaited
+from taskmq.model.history.signals import JobSignal, check_signal
+from taskmq.model.history.suspensions import decides_form, find_form, is_awaited
 from taskmq.model.jobs.changes import Action, RetryMode
 from taskmq.model.keys import check_chosen_id
 from taskmq.model.states import UNDERWAY

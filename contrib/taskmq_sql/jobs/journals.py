@@ -18,7 +18,8 @@ from taskmq.model.history.journals import (
     SaveHead,
     after_request,
 )
-from taskmq.model.history.suspensions import ARGUMENTS, JobSignal, SignalEffect, decode_arguments, place_signal
+from taskmq.model.history.signals import JobSignal, SignalEffect, place_signal
+from taskmq.model.history.suspensions import ARGUMENTS, decode_arguments
 from taskmq.model.jobs.reports import Report
 from taskmq.model.units import storable
 from taskmq_sql.jobs.codes import CODES, STATES, UNDERWAY_CODES

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from taskmq.contracts.stores.progress import ProgressRecord
 from taskmq.model.history.journals import SaveAnswer, SavedValues
-from taskmq.model.history.suspensions import JobSignal, SignalEffect
+from taskmq.model.history.signals import JobSignal, SignalEffect
 from taskmq.model.jobs.reports import Report
 
 
@@ -55,7 +55,7 @@ class JournalStore(Protocol):
 
         The saved values have one version more. A run may begin without it; when that run is suspended, the job runs
         again at once, because the run knows fewer saves (`Report.saves`).
-        `taskmq.model.history.suspensions.place_signal` decides.
+        `taskmq.model.history.signals.place_signal` decides.
         """
         ...
 

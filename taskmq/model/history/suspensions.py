@@ -25,7 +25,6 @@ fails, which the next run repeats, calls are neither saved with an order nor com
 names, and are numbered by name.
 """
 
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
@@ -33,8 +32,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from taskmq.control_flow import CallMismatch
-from taskmq.errors import InvalidOption
-from taskmq.model.history.journals import LARGEST_SAVED
+from taskmq.model.history.signals import JobSignal, keys_of_signal, parse_signals
 from taskmq.model.units import LAST_INSTANT, instant_text
 
 SUSPENDED: Final = "Suspended"
@@ -45,8 +43,6 @@ ARGUMENTS: Final = "arguments"
 """Name of the saved value that replaces the job's arguments, see `NewArguments`."""
 CONTINUED: Final = "continuing with new arguments"
 """Reason of a suspension that ends at once."""
-MOST_SAVED: Final = 1000
-"""Maximum number of saved values of a job, signals included."""
 
 CHECKPOINT: Final = "checkpoint"
 """Name of the checkpoint of a run without numbered calls."""
@@ -55,21 +51,6 @@ POSITION: Final = "position"
 STEP: Final = "step "
 """Prefix of the names of steps' values."""
 _SLEEP: Final = "sleep"
-_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}", re.ASCII)
-
-
-class JobSignal(msgspec.Struct, frozen=True):
-    """A value that a sender gives to a job.
-
-    Attributes:
-        name: the name that a call of the task waits for.
-        id: of this signal: a second one with the same id has no effect.
-        value: as JSON.
-    """
-
-    name: str
-    id: str
-    value: bytes
 
 
 class NewArguments(msgspec.Struct, frozen=True):
@@ -119,23 +100,6 @@ class _Position(msgspec.Struct, frozen=True, array_like=True):
 
 
 _START: Final = _Position(msgspec.Raw(b"null"), {}, {})
-
-
-class SignalEffect(NamedTuple):
-    """The effect of a signal on a job's saved values.
-
-    Attributes:
-        key: name of its value, or of the first signal with its id; "": the job has no room for it.
-        is_new: whether the value has to be stored.
-    """
-
-    key: str
-    is_new: bool
-
-    @property
-    def name(self) -> str:
-        """Name of the stored signal."""
-        return self.key.rpartition(" ")[2]
 
 
 class SleepCall(NamedTuple):
@@ -236,8 +200,8 @@ class RunWaits:
 
     def unused_signals(self, values: Collection[str]) -> set[str]:
         """Return the names of saved signals that no call has taken."""
-        names = {name for _, _, name in _signals(values)}
-        return {key for name in names for key in _signal_keys(name, values)[self._taken[name] :]}
+        names = {name for _, _, name in parse_signals(values)}
+        return {key for name in names for key in keys_of_signal(name, values)[self._taken[name] :]}
 
     def next_sleep(self, values: Mapping[str, bytes], *, name: str = "", is_own: bool = False) -> SleepCall:
         """Return the run's next call of `sleep` with this name, with what an earlier run saved of it.
@@ -291,22 +255,11 @@ class RunWaits:
 
     def _take(self, name: str, values: Mapping[str, bytes]) -> bytes | None:
         """Return the value of the first signal of that name which no wait has taken."""
-        keys = _signal_keys(name, values)
+        keys = keys_of_signal(name, values)
         if self._taken[name] == len(keys):
             return None
         self._taken[name] += 1
         return values[keys[self._taken[name] - 1]]
-
-
-def check_signal(text: str, *, what: str) -> str:
-    """Return the name or the id of a signal, or the name of a sleep.
-
-    Raises:
-        InvalidOption: it has other characters than letters, digits, `_`, `.`, `:` and `-`, or too many.
-    """
-    if _NAME.fullmatch(text) is None:
-        raise InvalidOption(f"{what}={text[:120]!r}: use 1 to 100 letters, digits, '_', '.', ':' and '-'")
-    return text
 
 
 def decode_arguments(value: bytes) -> NewArguments:
@@ -345,7 +298,7 @@ def decides_form(key: str, signal: JobSignal) -> bool:
 
 def find_form(values: Mapping[str, bytes], signal: JobSignal) -> dict[str, Any] | None:
     """Return the form of the wait that takes a new signal; None: that wait has none, or no run has reached it."""
-    known = _signals(values)
+    known = parse_signals(values)
     if any(sender == signal.id for _, sender, _ in known):
         return None
     position = _decode_position(values[POSITION]) if POSITION in values else _START
@@ -358,31 +311,6 @@ def find_form(values: Mapping[str, bytes], signal: JobSignal) -> dict[str, Any] 
     return None if saved is None else _decode_wait(saved).form or None
 
 
-def place_signal(sizes: Mapping[str, int], signal: JobSignal) -> SignalEffect:
-    """Decide the effect of a signal.
-
-    Args:
-        sizes: bytes of the job's saved values by name, without those that are kept elsewhere.
-    """
-    known = [(number, sender, key) for key in sizes for number, sender, _ in _signals([key])]
-    if first := next((key for _, sender, key in known if sender == signal.id), None):
-        return SignalEffect(first, False)
-    key = f"signal {max((number for number, *_ in known), default=0) + 1} {signal.id} {signal.name}"
-    total = sum(len(name) + size for name, size in sizes.items()) + len(key) + len(signal.value)
-    has_room = len(sizes) < MOST_SAVED and total <= LARGEST_SAVED
-    return SignalEffect(key if has_room else "", has_room)
-
-
-def count_signals(keys: Collection[str]) -> int:
-    """Return the number of signals among the names of saved values."""
-    return len(_signals(keys))
-
-
-def is_awaited(name: str, reason: str) -> bool:
-    """Return whether a job that was suspended for this reason waits for the signal."""
-    return reason.startswith(f"waiting for the signal {name!r}")
-
-
 def describe_sleep(until: int) -> str:
     """Return the reason why a sleeping job waits, for people."""
     return f"asleep until {instant_text(until)}"
@@ -392,6 +320,11 @@ def describe_wait(name: str, until: int) -> str:
     """Return the reason why a job waits for a signal, for people."""
     end = "" if until == LAST_INSTANT else f" until {instant_text(until)}"
     return f"waiting for the signal {name!r}{end}"
+
+
+def is_awaited(name: str, reason: str) -> bool:
+    """Return whether a job that was suspended for this reason waits for the signal."""
+    return reason.startswith(f"waiting for the signal {name!r}")
 
 
 def _decode_sleep(saved: bytes) -> _SavedSleep:
@@ -425,15 +358,3 @@ def _describe(call: str) -> str:
         _, number, name = call.split(" ")
         return f"wait {number} for {name!r}"
     return call or "the start"
-
-
-def _signals(keys: Collection[str]) -> list[tuple[int, str, str]]:
-    """Return number, id and name of the signals among these keys."""
-    parts = [key.split(" ") for key in keys if key.startswith("signal ")]
-    return [(int(number), sender, name) for _, number, sender, name in parts]
-
-
-def _signal_keys(name: str, keys: Collection[str]) -> list[str]:
-    """Return the keys of the signals of this name, in the order in which they came."""
-    found = [(number, key) for key in keys for number, _, its in _signals([key]) if its == name]
-    return [key for _, key in sorted(found)]

@@ -28,7 +28,8 @@ from taskmq.errors import (
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, Invitation
 from taskmq.model.history.journals import LARGEST_SAVED, NO_DETAILS, RunProgress, SaveRequest, decode_answers
-from taskmq.model.history.suspensions import ARGUMENTS, MOST_SAVED, count_signals
+from taskmq.model.history.signals import MOST_SAVED, count_signals
+from taskmq.model.history.suspensions import ARGUMENTS
 from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.states import JobState
 from taskmq.model.values.light_values import read_reference, reference_to

@@ -9,7 +9,7 @@ from taskmq.contracts.jobs import HeldJob
 from taskmq.contracts.stores import ProgressRecord
 from taskmq.errors import StoreUnavailable
 from taskmq.model.history.journals import RunProgress, SaveAnswer, SavedValues, SaveRequest, decode_answers
-from taskmq.model.history.suspensions import JobSignal, SignalEffect
+from taskmq.model.history.signals import JobSignal, SignalEffect
 from taskmq.model.jobs.reports import Report
 from taskmq.scheduler.reports import ReportedJournals
 from taskmq_local import open_memory_broker

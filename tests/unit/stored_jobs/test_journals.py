@@ -10,7 +10,7 @@ import pytest
 from taskmq import Context, Job, TaskMQ
 from taskmq.errors import RunSuperseded, TaskFailed
 from taskmq.model.history.journals import LARGEST_SAVED, SaveRequest
-from taskmq.model.history.suspensions import MOST_SAVED
+from taskmq.model.history.signals import MOST_SAVED
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from tests.coroutines import run_by

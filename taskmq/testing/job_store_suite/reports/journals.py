@@ -7,7 +7,8 @@ import msgspec
 
 from taskmq.contracts.jobs import DispatchedJob, Retaining
 from taskmq.model.history.journals import LARGEST_SAVED, RunProgress, SavedContent, SaveRequest
-from taskmq.model.history.suspensions import ARGUMENTS, SUSPENDED, JobSignal, NewArguments, SignalEffect
+from taskmq.model.history.signals import JobSignal, SignalEffect
+from taskmq.model.history.suspensions import ARGUMENTS, SUSPENDED, NewArguments
 from taskmq.model.jobs.reports import Report
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState

@@ -6,15 +6,18 @@ import pytest
 from taskmq.control_flow import CallMismatch
 from taskmq.errors import InvalidOption
 from taskmq.model.history.journals import LARGEST_SAVED
-from taskmq.model.history.suspensions import (
+from taskmq.model.history.signals import (
     MOST_SAVED,
     JobSignal,
-    NewArguments,
-    RunWaits,
     SignalEffect,
-    SleepCall,
     check_signal,
     count_signals,
+    place_signal,
+)
+from taskmq.model.history.suspensions import (
+    NewArguments,
+    RunWaits,
+    SleepCall,
     decides_form,
     decode_arguments,
     describe_sleep,
@@ -24,7 +27,6 @@ from taskmq.model.history.suspensions import (
     find_checkpoint,
     find_form,
     is_awaited,
-    place_signal,
 )
 from taskmq.model.units import LAST_INSTANT
 
