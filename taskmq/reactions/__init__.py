@@ -25,28 +25,21 @@ if TYPE_CHECKING:
     from taskmq.reactions.deliver import CallFailed, Cause, ReactionDelivery
     from taskmq.reactions.model.arrivals import Arrivals, Sighting
     from taskmq.reactions.model.conditions import (
-        AllOf,
-        AnyOf,
-        AtLeast,
         Condition,
-        Expression,
         FileArrives,
         JobEnds,
         MessageComes,
-        Part,
         QueueMessageComes,
         TimeComes,
         WorkflowRunEnds,
-        all_of,
         amqp,
-        any_of,
-        at_least,
         file,
         job,
         message,
         run,
     )
     from taskmq.reactions.model.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, RunEnded, TimeCame
+    from taskmq.reactions.model.expressions import AllOf, AnyOf, AtLeast, Expression, Part, all_of, any_of, at_least
     from taskmq.reactions.pending_calls import PendingCalls
     from taskmq.reactions.pending_store import change_pending, read_pending
     from taskmq.reactions.reactions import Reaction, Reactions, ReactionStatus
@@ -98,6 +91,7 @@ _NAMES_BY_MODULE = {
     "model.arrivals": ("Arrivals", "Sighting"),
     "deliver": ("Cause", "ReactionDelivery", "CallFailed"),
     "model.events": ("FileArrived", "JobEnded", "MessageArrived", "ReactionEvent", "RunEnded", "TimeCame"),
+    "model.expressions": ("AllOf", "AnyOf", "AtLeast", "Expression", "Part", "all_of", "any_of", "at_least"),
     "pending_calls": ("PendingCalls",),
     "pending_store": ("change_pending", "read_pending"),
     "reactions": ("Reaction", "ReactionStatus", "Reactions"),

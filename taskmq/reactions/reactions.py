@@ -17,20 +17,16 @@ from taskmq.model.states import JobState
 from taskmq.model.topology import TOPIC_QUEUE
 from taskmq.model.units import Duration, parse_duration, to_datetime, to_ms
 from taskmq.reactions.model.conditions import (
-    AllOf,
-    AnyOf,
-    AtLeast,
     Condition,
-    Expression,
     FileArrives,
     JobEnds,
-    Joined,
     MessageComes,
     QueueMessageComes,
     TimeComes,
     WorkflowRunEnds,
 )
 from taskmq.reactions.model.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, RunEnded, TimeCame
+from taskmq.reactions.model.expressions import AllOf, AnyOf, AtLeast, Expression, Joined
 from taskmq.reactions.model.pending import PendingReaction, ReactionPlan
 from taskmq.reactions.pending_store import read_pending
 from taskmq.schedules.triggers import for_schedule

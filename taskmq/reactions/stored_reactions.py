@@ -14,7 +14,8 @@ from taskmq.contracts.jobs import JobScheduleStore, ScheduleChange, StoredSchedu
 from taskmq.contracts.stores import KeptRecord, RecordChange
 from taskmq.errors import InvalidOption, ReactionNotFound
 from taskmq.model.keys import reaction_record_key
-from taskmq.reactions.model.conditions import Expression, JobEnds, all_of, any_of, at_least, job, run
+from taskmq.reactions.model.conditions import JobEnds, job, run
+from taskmq.reactions.model.expressions import Expression, all_of, any_of, at_least
 from taskmq.reactions.pending_store import read_pending
 from taskmq.reactions.reactions import Reaction, Reactions, ReactionStatus, status_of
 from taskmq.tasks.tasks import Tasks

@@ -14,8 +14,9 @@ from typing import Final, Literal
 import msgspec
 
 from taskmq.model.units import to_datetime
-from taskmq.reactions.model.conditions import Condition, Expression, TimeComes, conditions_of, is_met, rule_of
+from taskmq.reactions.model.conditions import Condition, TimeComes
 from taskmq.reactions.model.events import ReactionEvent, TimeCame
+from taskmq.reactions.model.expressions import Expression, conditions_of, is_met, rule_of
 from taskmq.schedules.triggers.trigger import most_recent
 
 LEASE_MS: Final = 10_000

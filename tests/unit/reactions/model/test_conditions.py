@@ -11,7 +11,7 @@ import taskmq.reactions
 from taskmq.errors import InvalidOption
 from taskmq.model.runs.records import RunState
 from taskmq.reactions import all_of, amqp, any_of, at_least, file, job, message, run
-from taskmq.reactions.model.conditions import Expression, conditions_of, is_met, rule_of
+from taskmq.reactions.model.expressions import Expression, conditions_of, is_met, rule_of
 from taskmq.schedules.triggers import every, once
 
 CSV = file("/in/*.csv")
