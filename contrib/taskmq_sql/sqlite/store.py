@@ -56,7 +56,7 @@ from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.file.versions import upgrade_file, version_of_file
 from taskmq_sql.sqlite.firings import SqliteFirings
 from taskmq_sql.sqlite.gates import gate_of, look, open_gates, put_behind
-from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
+from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates, withdrawals
 from taskmq_sql.sqlite.jobs.dependencies import has_ends, release, unmet
 from taskmq_sql.sqlite.jobs.foreign import FileCallers
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
@@ -324,14 +324,16 @@ class SqliteDispatch(SharedDispatch):
     async def undispatch(
         self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
     ) -> Withdrawn:
-        work = partial(dispatches.undispatch, partition=partition, epoch=epoch, jobs=jobs, delay=delay, reason=reason)
+        work = partial(
+            withdrawals.undispatch, partition=partition, epoch=epoch, jobs=jobs, delay=delay, reason=reason
+        )
         return await self._writer.call(work, care=Care.DURABLE)
 
     async def fail(
         self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
     ) -> Withdrawn:
         work = partial(
-            dispatches.fail, partition=partition, epoch=epoch, jobs=jobs, reason=reason, also_running=also_running
+            withdrawals.fail, partition=partition, epoch=epoch, jobs=jobs, reason=reason, also_running=also_running
         )
         return await self._writer.call(work, care=Care.DURABLE)
 
