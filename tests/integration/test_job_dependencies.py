@@ -15,7 +15,7 @@ from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.driver import JobDriver, after
 from taskmq_sql import open_job_store
 from taskmq_sql.postgres.dependencies import find_upstream
-from taskmq_sql.postgres.reports import Ending, end
+from taskmq_sql.postgres.ended.endings import Ending, end
 
 _DEPENDENTS: Final = int(os.environ.get("TASKMQ_TEST_DEPENDENTS", "2000"))
 _BLOCKED: Final = """

@@ -1,6 +1,7 @@
 """Application of reports: one statement per kind of consequence, all in one transaction."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, Literal
 
 import msgspec
@@ -9,8 +10,6 @@ from taskmq.contracts.jobs import AppliedReport, forgotten_end
 from taskmq.model.jobs.proofs import ReportKeys
 from taskmq.model.jobs.reports import (
     ENDS,
-    MOST_UNHEEDED,
-    UNHEEDED,
     Report,
     after_report,
     event_of,
@@ -26,59 +25,25 @@ from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.units import storable
 from taskmq_sql.identity import note as note_audit
-from taskmq_sql.jobs.codes import CODES, EVENT_CODES, STATES, EventKind
+from taskmq_sql.jobs.codes import CODES, STATES, EventKind
 from taskmq_sql.jobs.held_jobs import try_versions
 from taskmq_sql.jobs.values import escape_error, is_job_id
 from taskmq_sql.postgres.connections import Connection, Row, column_of
 from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.ended.endings import Ending, end
+from taskmq_sql.postgres.notes import Note, note, worker_names
 from taskmq_sql.postgres.records import error_columns
-from taskmq_sql.postgres.statements.reports import AGAIN, END, EVENTS, EXISTING, FORGOTTEN, STARTED
+from taskmq_sql.postgres.statements.reports import AGAIN, EXISTING, FORGOTTEN, STARTED
 from taskmq_sql.postgres.transactions import drive
 from taskmq_sql.report_keys import read_keys
 
-_NOW: Final = "select taskmq.now_ms()"
 _TENANT: Final = "select name from taskmq.tenant where id = $1"
-WORKERS: Final = "select id, name from taskmq.worker where id = any($1::int[])"
-"""Names of workers by their numbers."""
 _ENDED: Final = """
 select distinct on (h.id) h.id, h.state, h.version, h.queue, h.token from taskmq.job_history h
 where h.id = any($1::uuid[]) order by h.id, h.ended desc"""
 
 _LOCK_JOBS: Final = "select id from taskmq.job where id = any($1::uuid[]) order by id for update"
 _SAVES: Final = "select id, version from taskmq.saved_run where id = any($1::uuid[])"
-_UNHEEDED: Final = sorted(EVENT_CODES[kind] for kind in EVENT_CODES if kind in UNHEEDED)
-_COUNTS: Final = """
-select e.id, count(*) from taskmq.event e
-where e.id = any($1::uuid[]) and e.kind = any($2::smallint[]) group by e.id"""
-
-
-class Ending(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """End of a job under way; None keeps the value of its row."""
-
-    id: str
-    token: int
-    state: JobState
-    worker: int | None = None
-    started: int | None = None
-    finished: int | None = None
-    content_type: str | None = None
-    result: bytes | None = None
-    error: ErrorRecord | None = None
-    processor: int | None = None
-    peak_memory: int | None = None
-
-
-class Note(msgspec.Struct, frozen=True):
-    """An event of a job's history."""
-
-    id: str
-    version: int
-    kind: EventKind
-    state: JobState
-    by: str = ""
-    text: str = ""
-    started: int | None = None
-    changes_nothing: bool = False
 
 
 class _Step(msgspec.Struct, frozen=True, gc=False):
@@ -146,7 +111,7 @@ class _Applying:
                 steps |= await self._settle(connection, left)
             await self._note_versions(connection, {index: steps[index] for index in turn if index in steps})
             notes += await self._notes(connection, {index: steps[index] for index in turn if index in steps})
-        await note(connection, await _without_many_unheeded(connection, notes))
+        await note(connection, notes)
         return steps
 
     def find_restarts(self, steps: Mapping[int, _Step]) -> dict[int, _Step]:
@@ -297,8 +262,7 @@ class _Applying:
     async def _restarts(self, connection: Connection, restarted: Mapping[int, _Step]) -> dict[int, Note]:
         if not restarted:
             return {}
-        workers = list({step.worker for step in restarted.values() if step.worker is not None})
-        names: dict[int | None, str] = dict(await connection.fetch(WORKERS, workers))
+        names = await worker_names(connection, (step.worker for step in restarted.values()))
         return {
             index: Note(
                 (report := self._reports[index]).id,
@@ -314,32 +278,15 @@ class _Applying:
 
     def _note(self, index: int, step: _Step) -> Note | None:
         report = self._reports[index]
+        build = partial(Note, report.id, step.version, state=step.state, by=report.worker)
         if step.is_forgotten or not step.is_accepted:
             kind: EventKind = "unknown_attempt" if step.is_forgotten else "superseded"
-            return Note(
-                report.id,
-                step.version,
-                kind,
-                step.state,
-                report.worker,
-                report.kind,
-                changes_nothing=not step.is_accepted,
-            )
+            return build(kind=kind, text=report.kind, changes_nothing=not step.is_accepted)
         if (event := event_of(report)) is not None:
-            return Note(report.id, step.version, event.kind, step.state, report.worker, event.text)
+            return build(kind=event.kind, text=event.text)
         if (interruption := interruption_of(report)) is not None:
-            return Note(
-                report.id,
-                step.version,
-                interruption.kind,
-                step.state,
-                report.worker,
-                interruption.reason,
-                report.started,
-            )
-        if report.kind == "detached":
-            return Note(report.id, step.version, "detached", step.state, report.worker)
-        return None
+            return build(kind=interruption.kind, text=interruption.reason, started=report.started)
+        return build(kind="detached") if report.kind == "detached" else None
 
     def _note_end(self, index: int, step: _Step) -> Note | None:
         """Return the event of an end that no worker knows."""
@@ -382,56 +329,6 @@ async def _wake_signalled(connection: Connection, reports: Sequence[Report]) -> 
         else report
         for report in reports
     ]
-
-
-async def end(connection: Connection, endings: Sequence[Ending]) -> Sequence[Row]:
-    """End the jobs still under way with these tokens; return their rows."""
-    endings = sorted(endings, key=_by_id)
-    errors = zip(*(error_columns(ending.error) for ending in endings), strict=True)
-    return await connection.fetch(
-        END,
-        [ending.id for ending in endings],
-        [ending.token for ending in endings],
-        [CODES[ending.state] for ending in endings],
-        [ending.worker for ending in endings],
-        [ending.started for ending in endings],
-        [ending.finished for ending in endings],
-        column_of([ending.content_type for ending in endings]),
-        column_of([ending.result for ending in endings]),
-        *map(column_of, errors),
-        column_of([ending.processor for ending in endings]),
-        column_of([ending.peak_memory for ending in endings]),
-    )
-
-
-async def _without_many_unheeded(connection: Connection, notes: Sequence[Note]) -> list[Note]:
-    """Drop events of reports that changed nothing, for jobs that already have the maximum."""
-    ids = sorted({each.id for each in notes if each.changes_nothing})
-    if not ids:
-        return list(notes)
-    counts = {str(row[0]): row[1] for row in await connection.fetch(_COUNTS, ids, _UNHEEDED)}
-    kept: list[Note] = []
-    for each in notes:
-        if each.changes_nothing:
-            counts[each.id] = counts.get(each.id, 0) + 1
-        if not each.changes_nothing or counts[each.id] <= MOST_UNHEEDED:
-            kept.append(each)
-    return kept
-
-
-async def note(connection: Connection, found: Iterable[Note]) -> None:
-    """Insert the events in one statement."""
-    if notes := list(found):
-        await connection.execute(
-            EVENTS,
-            [each.id for each in notes],
-            [each.version for each in notes],
-            [EVENT_CODES[each.kind] for each in notes],
-            [CODES[each.state] for each in notes],
-            [storable(each.by) for each in notes],
-            [storable(each.text) for each in notes],
-            [each.started for each in notes],
-        )
 
 
 def _step_of(row: Row, state: JobState) -> _Step:
@@ -493,5 +390,5 @@ def _escape(error: ErrorRecord | None) -> ErrorRecord | None:
     return None if error is None else escape_error(error)
 
 
-def _by_id(one: Report | Ending) -> str:
+def _by_id(one: Report) -> str:
     return one.id

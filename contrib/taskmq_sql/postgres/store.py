@@ -32,7 +32,7 @@ from taskmq_sql.postgres.changes import change
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import unmet
-from taskmq_sql.postgres.dispatch import PostgresDispatch
+from taskmq_sql.postgres.dispatch.store import PostgresDispatch
 from taskmq_sql.postgres.ended import retention
 from taskmq_sql.postgres.ended.repetition import resume, retry
 from taskmq_sql.postgres.firings import PostgresFirings

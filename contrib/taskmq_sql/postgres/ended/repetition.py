@@ -18,8 +18,8 @@ from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import depend, find_upstream, settle_ends_of
 from taskmq_sql.postgres.ended.dependents import forget_failed_upstream, reattach_dependents
+from taskmq_sql.postgres.notes import Note, note
 from taskmq_sql.postgres.records import job_records
-from taskmq_sql.postgres.reports import Note, note
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import insert_within, numbers_of
 from taskmq_sql.postgres.transactions import drive

@@ -1,8 +1,6 @@
 """Dispatching and the other operations of schedulers on PostgreSQL."""
 
-import asyncio
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from taskmq.contracts.jobs import (
@@ -26,22 +24,23 @@ from taskmq.model.keys import is_line_key
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.units import DAY_MS
 from taskmq_sql.jobs.claims import keep_results
-from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.jobs.shared_dispatch import SharedDispatch
-from taskmq_sql.jobs.values import chances, is_job_id, reason
+from taskmq_sql.jobs.values import chances, is_job_id
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import release
+from taskmq_sql.postgres.dispatch.due_jobs import DueJobs
+from taskmq_sql.postgres.dispatch.withdrawals import AT_BROKER, fail, tokens_of, undispatch
+from taskmq_sql.postgres.notes import Note, note, worker_names
 from taskmq_sql.postgres.quotas import dispatch_within
 from taskmq_sql.postgres.records import dispatched_jobs, job_records
-from taskmq_sql.postgres.reports import WORKERS, Ending, Note, apply, end, note
+from taskmq_sql.postgres.reports import apply
 from taskmq_sql.postgres.statements.dependencies import ANY_END
 from taskmq_sql.postgres.statements.dispatch import (
     CONFIRM,
     DISPATCH,
     DISPATCH_AGAIN,
     DUE,
-    FIRE,
     FORGET,
     GATE_OF,
     HEADS,
@@ -51,10 +50,7 @@ from taskmq_sql.postgres.statements.dispatch import (
     OPEN_GATES,
     PUT_BEHIND,
     TAKE_OVER,
-    UNDISPATCH,
-    WITHDRAWN,
 )
-from taskmq_sql.postgres.statements.reports import EXISTING
 from taskmq_sql.postgres.transactions import drive
 from taskmq_sql.postgres.upkeep.days import drop_days, make_days
 from taskmq_sql.retention import forget_old
@@ -63,7 +59,6 @@ from taskmq_sql.schedules import SqlSchedules
 
 KEPT_DAYS: Final = 30
 _SHARDS: Final = 64
-_AT_BROKER: Final = frozenset({JobState.DISPATCHED})
 _OVER: Final = "the job expired before it started"
 # Committed with the take-over, before the scheduler acts on it.
 _LEAVE_BATCHES: Final = "delete from taskmq.dispatch_batch where id = any($1::bigint[])"
@@ -83,7 +78,7 @@ class PostgresDispatch(SharedDispatch):
         self._schedules = schedules
         self._runs = runs
         self._names = database.names
-        self._fires = _Fires(database)
+        self._due_jobs = DueJobs(database)
 
     @property
     def partitions(self) -> int:
@@ -220,20 +215,20 @@ class PostgresDispatch(SharedDispatch):
     async def undispatch(
         self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
     ) -> Withdrawn:
-        tokens = _tokens(jobs)
+        tokens = tokens_of(jobs)
         hold = (partition_key(partition), epoch)
         return await self._database.reports.run(
-            "transaction", lambda connection: _undispatch(connection, hold, tokens, delay, reason)
+            "transaction", lambda connection: undispatch(connection, hold, tokens, delay, reason)
         )
 
     async def fail(
         self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
     ) -> Withdrawn:
-        tokens = _tokens(jobs)
-        states = UNDERWAY if also_running else _AT_BROKER
+        tokens = tokens_of(jobs)
+        states = UNDERWAY if also_running else AT_BROKER
         hold = (partition_key(partition), epoch)
         return await self._database.reports.run(
-            "transaction", lambda connection: _fail(connection, hold, tokens, reason, states)
+            "transaction", lambda connection: fail(connection, hold, tokens, reason, states)
         )
 
     async def dispatch_again(self, partition: int, epoch: int, jobs: Sequence[ReturnedJob]) -> DispatchBatch | None:
@@ -278,7 +273,7 @@ class PostgresDispatch(SharedDispatch):
         return [DueJob(due, str(job_id), shard) for due, job_id, shard in rows]
 
     async def fire(self, partition: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
-        return await self._fires.fire(partition, epoch, [job for job in jobs if is_job_id(job.id)])
+        return await self._due_jobs.fire(partition, epoch, [job for job in jobs if is_job_id(job.id)])
 
     async def release_dependents(self, *, limit: int = 500) -> Released:
         # Nearly always there is nothing to do: that costs one query and no transaction.
@@ -323,118 +318,6 @@ class PostgresDispatch(SharedDispatch):
             )
 
 
-@dataclass(eq=False, slots=True)
-class _Fire:
-    """Due timers of one partition.
-
-    Attributes:
-        lanes: the result, once known.
-        error: the failure, if any.
-    """
-
-    key: str
-    epoch: int
-    jobs: Sequence[DueJob]
-    lanes: set[Lane] | None = None
-    error: Exception | None = None
-
-
-class _Fires:
-    """Combines timers of all partitions: calls that arrive during one statement share the next one.
-
-    With one statement per partition, eight partitions would need 500 commits a second for 500 jobs a second.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._waiting: list[_Fire] = []
-        self._firing = asyncio.Lock()
-
-    async def fire(self, partition: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
-        """Implement `DispatchStore.fire`. Of calls that share a statement, one returns the lanes of all."""
-        if not jobs:
-            return set()
-        call = _Fire(partition_key(partition), epoch, jobs)
-        self._waiting.append(call)
-        try:
-            async with self._firing:
-                if call.lanes is None and call.error is None:
-                    # Lets other partitions that are due now join.
-                    await asyncio.sleep(0)
-                    together, self._waiting = self._waiting, []
-                    await self._fire(together, call)
-        finally:
-            if call in self._waiting:
-                self._waiting.remove(call)
-        if call.error is not None:
-            raise call.error
-        return call.lanes or set()
-
-    async def _fire(self, calls: Sequence[_Fire], leader: _Fire) -> None:
-        try:
-            lanes = await self._lanes(calls)
-        except Exception as error:  # noqa: BLE001 - each caller gets it
-            for call in calls:
-                call.error = error
-            return
-        except BaseException:
-            # Only this caller was cancelled: the next caller fires the others' timers, unless the statement already
-            # did.
-            self._waiting = [call for call in calls if call is not leader] + self._waiting
-            raise
-        for call in calls:
-            call.lanes = lanes if call is leader else set()
-
-    async def _lanes(self, calls: Sequence[_Fire]) -> set[Lane]:
-        keys = {job.id: (job, call.key) for call in calls for job in call.jobs}
-        found = sorted(keys.values(), key=lambda each: each[0].id)
-
-        async def fire(connection: Connection) -> Sequence[Row]:
-            return await connection.fetch(
-                FIRE,
-                [job.shard for job, _ in found],
-                [job.due for job, _ in found],
-                [job.id for job, _ in found],
-                [call.key for call in calls],
-                [call.epoch for call in calls],
-                [key for _, key in found],
-            )
-
-        rows = await self._database.steps.run("statement", fire)
-        names = self._database.names
-        queues = await names.texts("queue", {row[0] for row in rows})
-        tenants = await names.texts("tenant", {row[2] for row in rows})
-        return {Lane(queues[queue], priority, tenants[tenant]) for queue, priority, tenant in rows}
-
-
-async def _undispatch(
-    connection: Connection, hold: tuple[str, int], tokens: Mapping[str, int], delay: float, why: str
-) -> Withdrawn:
-    after = JobState.SCHEDULED if delay > 0 else JobState.QUEUED
-    rows = await connection.fetch(
-        UNDISPATCH, list(tokens), list(tokens.values()), CODES[after], round(delay * 1000), *hold
-    )
-    if not rows:
-        return Withdrawn(is_fenced=True)
-    notes = [
-        Note(str(row["id"]), row["version"], "undispatched", after, "", why) for row in rows if row["id"] is not None
-    ]
-    done = {each.id for each in notes}
-    running: frozenset[str] = frozenset()
-    if left := sorted(tokens.keys() - done):
-        existing = await connection.fetch(EXISTING, left)
-        waiting, running = _split_by_state(existing, tokens, _AT_BROKER)
-        asked = waiting & {str(row["id"]) for row in existing if row["cancel_requested"] is not None}
-        if asked:
-            endings = [Ending(id=job, token=tokens[job], state=JobState.CANCELLED) for job in asked]
-            notes += [
-                Note(str(row["id"]), row["version"], "undispatched", JobState.CANCELLED, "", why)
-                for row in await end(connection, endings)
-            ]
-    await note(connection, notes)
-    return Withdrawn(frozenset(each.id for each in notes), running)
-
-
 async def _dispatch_again(
     connection: Connection, hold: tuple[str, int, int], jobs: Sequence[ReturnedJob]
 ) -> Sequence[Row]:
@@ -448,8 +331,7 @@ async def _dispatch_again(
     returned = {job.id: job for job in jobs}
     interrupted = [(row, job) for row in rows if (job := returned[str(row["id"])]).crashes or row["was_running"]]
     if interrupted:
-        workers = list({row["worker"] for row, _ in interrupted if row["worker"] is not None})
-        names: dict[int | None, str] = dict(await connection.fetch(WORKERS, workers))
+        names = await worker_names(connection, (row["worker"] for row, _ in interrupted))
         await note(
             connection,
             [
@@ -466,43 +348,3 @@ async def _dispatch_again(
             ],
         )
     return rows
-
-
-async def _fail(
-    connection: Connection, hold: tuple[str, int], tokens: Mapping[str, int], why: str, states: Collection[JobState]
-) -> Withdrawn:
-    rows = await connection.fetch(WITHDRAWN, list(tokens), *hold)
-    if not rows:
-        return Withdrawn(is_fenced=True)
-    waiting, running = _split_by_state([row for row in rows if row["id"] is not None], tokens, states)
-    if waiting:
-        error = reason(why)
-        endings = [Ending(id=job, token=tokens[job], state=JobState.FAILED, error=error) for job in waiting]
-        await note(
-            connection,
-            [
-                Note(str(row["id"]), row["version"], "ended", JobState.FAILED, text=error.message)
-                for row in await end(connection, endings)
-            ],
-        )
-    return Withdrawn(waiting, running)
-
-
-def _tokens(jobs: Sequence[DispatchedJob]) -> dict[str, int]:
-    """Return the tokens by job id, sorted: rows are locked in that order."""
-    return {job.id: job.token for job in sorted(jobs, key=lambda job: job.id) if is_job_id(job.id)}
-
-
-def _split_by_state(
-    rows: Sequence[Row], tokens: Mapping[str, int], states: Collection[JobState]
-) -> tuple[frozenset[str], frozenset[str]]:
-    """Split the jobs under way with these tokens: those in these states, and the others."""
-    held = {
-        job: state
-        for row in rows
-        if row["token"] == tokens[job := str(row["id"])] and (state := STATES[row["state"]]) in UNDERWAY
-    }
-    return (
-        frozenset(job for job, state in held.items() if state in states),
-        frozenset(job for job, state in held.items() if state not in states),
-    )

@@ -1,0 +1,1 @@
+"""Dispatch of jobs on PostgreSQL, and their withdrawal."""
