@@ -1,4 +1,4 @@
-"""Dedicated, self-healing connections to PostgreSQL, and the conversion of its errors to taskmq's."""
+"""Dedicated, self-healing connections to PostgreSQL."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -8,7 +8,18 @@ from typing import Any, Final, Literal, Protocol, TypeVar, cast
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from taskmq.durable.task_set import TaskSet
-from taskmq.errors import StoreRefused, StoreUnavailable
+from taskmq.errors import StoreUnavailable
+from taskmq_sql.postgres.failures import (
+    COLLISIONS,
+    FAILURES,
+    OUTAGE,
+    connect_failure,
+    describe,
+    is_lost,
+    outage_of,
+    refusal_of,
+    sqlstate,
+)
 
 T = TypeVar("T")
 
@@ -61,28 +72,6 @@ _SECONDS_TO_CONNECT: Final = 10.0
 _SECONDS_TO_ANSWER: Final = 60.0
 _SECONDS_TO_CANCEL: Final = 5.0
 _TRIES: Final = 5
-_READ_ONLY: Final = "25006"
-_NOT_ALLOWED: Final = "42501"
-# Errors after which the server has changed nothing: no free resources; a standby; lock or statement timeouts set in
-# the database; insufficient privilege.
-_REFUSALS: Final = ("53", _READ_ONLY, "55", "57014", _NOT_ALLOWED)
-# A prepared statement is missing, or its name exists already: the statement belongs to another connection.
-_MIXED_UP: Final = ("26000", "42P05")
-# Classes of SQLSTATE: connection; operator intervention; system error; wrong user or database; transaction timeouts;
-# internal error.
-_OUTAGE: Final = (*_REFUSALS, *_MIXED_UP, "08", "57", "58", "28", "3D", "25P", "XX")
-_DATA: Final = "22"
-_COLLISIONS: Final = ("40001", "40P01")
-FAILURES: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-"""Errors of asyncpg, of the server and of the network."""
-# Classes of SQLSTATE after which the server has ended the connection: lost; idle in a transaction; by an operator.
-_LOST: Final = ("08", "25P03", "57P01")
-# asyncpg raises such an `InternalClientError` between the server's last message and the end of the connection.
-_ENDED: Final = "cannot switch to state"
-_POOLED: Final = (
-    "a pooler in front of it assigns a connection per transaction: configure session pooling (PgBouncer: "
-    "pool_mode = session), or connect to the server directly"
-)
 
 
 class Connection(Protocol):
@@ -185,20 +174,20 @@ class Connections:
                 connection = await self._open()
                 progress = _Progress(purpose)
                 try:
-                    return await self._attempt(connection, purpose, work, progress)
+                    return await self._attempt(connection, work, progress)
                 except asyncpg.PostgresError as error:
                     if not await self._can_retry(connection, error):
-                        if not _sqlstate(error).startswith(_OUTAGE):
-                            raise self._refusal(_reason(error)) from None
-                        if was_lost or not _is_lost(error) or not progress.is_undone:
-                            raise self._outage(error, progress) from error
+                        if not sqlstate(error).startswith(OUTAGE):
+                            raise refusal_of(self._address, error) from None
+                        if was_lost or not is_lost(error) or not progress.is_undone:
+                            raise outage_of(self._address, error, is_undone=progress.is_undone) from error
                         was_lost = True
                 except FAILURES as error:
                     self._cancel_and_drop(connection)
                     if isinstance(error, ValueError):
-                        raise self._refusal(type(error).__name__) from None
-                    if was_lost or not _is_lost(error) or not progress.is_undone:
-                        raise self._outage(error, progress) from error
+                        raise refusal_of(self._address, error) from None
+                    if was_lost or not is_lost(error) or not progress.is_undone:
+                        raise outage_of(self._address, error, is_undone=progress.is_undone) from error
                     was_lost = True
                 except asyncio.CancelledError:
                     # The cancelled call may have left a transaction open, or an answer unread.
@@ -226,7 +215,7 @@ class Connections:
                 self._url, timeout=_SECONDS_TO_CONNECT, command_timeout=_SECONDS_TO_ANSWER, statement_cache_size=0
             )
         except FAILURES as error:
-            raise StoreUnavailable(f"{self._address} is unreachable: {_text(error)}") from error
+            raise connect_failure(self._address, error) from error
 
     async def aclose(self) -> None:
         """Close all connections and abort what they run."""
@@ -243,13 +232,9 @@ class Connections:
                 connection.terminate()
 
     async def _attempt(
-        self,
-        connection: Connection,
-        purpose: Purpose,
-        work: Callable[[Connection], Awaitable[T]],
-        progress: "_Progress",
+        self, connection: Connection, work: Callable[[Connection], Awaitable[T]], progress: "_Progress"
     ) -> T:
-        if (begin := _BEGIN.get(purpose)) is None:
+        if (begin := _BEGIN.get(progress.purpose)) is None:
             return await work(connection)
         await connection.execute(begin)
         result = await work(connection)
@@ -258,12 +243,12 @@ class Connections:
         return result
 
     async def _can_retry(self, connection: Connection, error: asyncpg.PostgresError) -> bool:
-        state = _sqlstate(error)
+        state = sqlstate(error)
         is_full_day = isinstance(error, asyncpg.CheckViolationError) and "no partition" in str(error)
         # An upgrade changed a table after the statement was prepared.
         is_outdated = isinstance(error, asyncpg.InvalidCachedStatementError)
-        if state not in _COLLISIONS and not is_full_day and not is_outdated:
-            if not await self._roll_back(connection) or state.startswith(_OUTAGE):
+        if state not in COLLISIONS and not is_full_day and not is_outdated:
+            if not await self._roll_back(connection) or state.startswith(OUTAGE):
                 self._drop(connection)
             return False
         if not await self._roll_back(connection):
@@ -279,7 +264,7 @@ class Connections:
             # A transaction may still be open.
             self._drop(connection)
             raise StoreUnavailable(
-                f"{self._address} lacks a partition for today, which could not be created: {_text(error)}; "
+                f"{self._address} lacks a partition for today, which could not be created: {describe(error)}; "
                 "nothing was changed"
             ) from error
         except asyncio.CancelledError:
@@ -353,9 +338,7 @@ class Connections:
             if connection is not None:
                 connection.terminate()
             if isinstance(error, FAILURES):
-                if isinstance(error, asyncpg.PostgresError) and _sqlstate(error) in _MIXED_UP:
-                    raise StoreUnavailable(f"{self._address}: {_POOLED}") from error
-                raise StoreUnavailable(f"{self._address} is unreachable: {_text(error)}") from error
+                raise connect_failure(self._address, error) from error
             raise
         return connection
 
@@ -379,33 +362,18 @@ class Connections:
         else:
             self._leaving.start(_end(connection))
 
-    def _refusal(self, why: str) -> StoreRefused:
-        return StoreRefused(f"{self._address} rejected a statement ({why}); nothing was changed")
-
-    def _outage(self, error: Exception, progress: "_Progress") -> StoreUnavailable:
-        state = _sqlstate(error) if isinstance(error, asyncpg.PostgresError) else ""
-        if state in _MIXED_UP:
-            return StoreUnavailable(f"{self._address}: {_POOLED}; nothing was changed")
-        is_refused = state.startswith(_REFUSALS)
-        is_certain = progress.is_undone or is_refused
-        what = "nothing was changed" if is_certain else "whether the change was made is unknown"
-        verb = "rejected the call" if is_refused else "was lost"
-        is_ended = isinstance(error, asyncpg.InternalClientError) and str(error).startswith(_ENDED)
-        why = "the server ended the connection, see its log" if is_ended else _text(error)
-        return StoreUnavailable(f"{self._address} {verb}: {why}; {what}", is_certain=is_certain)
-
 
 class _Progress:
     """Progress of one attempt."""
 
     def __init__(self, purpose: Purpose) -> None:
-        self._purpose = purpose
+        self.purpose = purpose
         self.is_committing = False
 
     @property
     def is_undone(self) -> bool:
         """Whether the loss of the connection leaves nothing changed."""
-        return self._purpose == "read" or (self._purpose in _BEGIN and not self.is_committing)
+        return self.purpose == "read" or (self.purpose in _BEGIN and not self.is_committing)
 
 
 def column_of(values: Sequence[object]) -> Sequence[object] | None:
@@ -430,24 +398,3 @@ async def _end(connection: Connection) -> None:
         pass
     finally:
         connection.terminate()
-
-
-def _is_lost(error: Exception) -> bool:
-    """Whether the connection is lost, and a new one may work; a server that did not answer in time stays slow."""
-    if isinstance(error, asyncpg.PostgresError):
-        return _sqlstate(error).startswith(_LOST)
-    return not isinstance(error, TimeoutError)
-
-
-def _sqlstate(error: asyncpg.PostgresError) -> str:
-    return str(getattr(error, "sqlstate", None) or "")
-
-
-def _reason(error: asyncpg.PostgresError) -> str:
-    """Describe a rejected statement without values; error details and data errors contain some."""
-    kind = type(error).__name__
-    return kind if _sqlstate(error).startswith(_DATA) else f"{kind}: {error.args[0]}"
-
-
-def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import Final
 
 from taskmq.errors import StoreUnavailable
-from taskmq_sql.postgres.connections import FAILURES, Connection
+from taskmq_sql.postgres.connections import Connection
+from taskmq_sql.postgres.failures import FAILURES
 
 # A pooler with a single server connection, in use by our other connection, does not answer.
 _PATIENCE: Final = 3.0
