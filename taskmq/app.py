@@ -20,12 +20,12 @@ from taskmq.errors import InvalidOption
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Middleware
 from taskmq.model.clock import Clock
-from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import JSON, MSGPACK
 from taskmq.model.keys import tenant_key
 from taskmq.model.topology import DEFAULT_QUEUE, WorkQueue
 from taskmq.model.units import Duration, Size
 from taskmq.model.values.celery_words import CeleryHints
+from taskmq.model.values.return_type import ReturnType
 from taskmq.options.task_options import TaskOptions
 from taskmq.run.context import Context
 from taskmq.run.locks import Lock

@@ -20,10 +20,10 @@ from taskmq.errors import (
 )
 from taskmq.jobs.outcome import JobOutcome
 from taskmq.jobs.watch import JobNews, watch
-from taskmq.model.codec import ReturnType
 from taskmq.model.states import Cancellation, JobState
 from taskmq.model.units import Duration, parse_duration, to_datetime
 from taskmq.model.values.celery_words import CeleryHints
+from taskmq.model.values.return_type import ReturnType
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")

@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Generic, TypeVar, cast
 
 from taskmq.errors import TaskMQError
-from taskmq.model.codec import ReturnType
 from taskmq.model.states import JobState
+from taskmq.model.values.return_type import ReturnType
 
 R_co = TypeVar("R_co", covariant=True)
 

@@ -19,10 +19,10 @@ from typing import Any, Final, Protocol
 
 from taskmq.contracts.stores import BegunRun
 from taskmq.errors import EncodeError, InvalidOption, TooLarge, UnsupportedFeature
-from taskmq.model.codec import PLAIN, ReturnType
 from taskmq.model.envelope import JSON, Invitation
 from taskmq.model.history.suspensions import CHECKPOINT, POSITION, STEP, RunWaits, find_checkpoint
 from taskmq.model.units import storable
+from taskmq.model.values.return_type import PLAIN, ReturnType
 from taskmq.model.values.wire_form import decode_value
 
 HEARTBEAT: Final = "heartbeat"

@@ -8,7 +8,6 @@ import msgspec
 
 from taskmq.control_flow import Suspension
 from taskmq.errors import EncodeError, InvalidOption, SignalTimeout
-from taskmq.model.codec import PLAIN, ReturnType
 from taskmq.model.envelope import JSON
 from taskmq.model.history.signals import check_signal
 from taskmq.model.history.suspensions import (
@@ -24,6 +23,7 @@ from taskmq.model.history.suspensions import (
 )
 from taskmq.model.jobs.call_schemas import schema_of
 from taskmq.model.units import LAST_INSTANT, Duration, parse_duration, to_datetime, to_ms
+from taskmq.model.values.return_type import PLAIN, ReturnType
 from taskmq.run.journal import RunJournal, check_size
 
 NO_DEFAULT: Final = object()

@@ -15,13 +15,13 @@ from taskmq.errors import (
     TooLarge,
     UnknownTask,
 )
-from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON, check_task_name
 from taskmq.model.jobs.call_schemas import bind_arguments, check_names, registration_of
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, encode_content
 from taskmq.model.jobs.registrations import TaskFacts
 from taskmq.model.units import did_you_mean
 from taskmq.model.values.canonical_form import canonical_order
+from taskmq.model.values.return_type import PLAIN
 from taskmq.stored_jobs.named_calls import NamedCalls, bounds_of
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature, catalogue_of
 from taskmq.tasks.job_options import DefinitionOptions, JobPlan, plan_job

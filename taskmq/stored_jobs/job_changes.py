@@ -23,7 +23,6 @@ from taskmq.errors import (
     UnsupportedFeature,
 )
 from taskmq.jobs.handle import Job
-from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
 from taskmq.model.history.signals import JobSignal, check_signal
 from taskmq.model.history.suspensions import decides_form, find_form, is_awaited
@@ -33,6 +32,7 @@ from taskmq.model.states import UNDERWAY
 from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import LAST_INSTANT, Duration, instant_ms, parse_duration, to_ms
 from taskmq.model.values.light_values import read_reference
+from taskmq.model.values.return_type import PLAIN
 from taskmq.model.values.schemas import find_misfit
 from taskmq.stored_jobs.change import NOTHING, By, Change, JobRef, id_of, of_tenant
 from taskmq.stored_jobs.dependencies import resolve_upstream_again

@@ -19,12 +19,12 @@ from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob
 from taskmq.errors import EncodeError, InvalidArguments, InvalidOption, UnknownTask
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
-from taskmq.model.codec import PLAIN, ReturnType
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, merge_call
 from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean
 from taskmq.model.values.canonical_form import canonical_json
+from taskmq.model.values.return_type import PLAIN, ReturnType
 from taskmq.options.plans import CallPlan
 from taskmq.stored_jobs.new_jobs import name_of
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature, TaskCatalogue, catalogue_of

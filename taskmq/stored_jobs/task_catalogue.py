@@ -8,10 +8,10 @@ import msgspec
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import Catalogued
 from taskmq.errors import EncodeError, InvalidArguments, UnsupportedFeature
-from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.call_schemas import bind_arguments
 from taskmq.model.jobs.registrations import RegisteredTask, TaskRegistration, in_force
+from taskmq.model.values.return_type import PLAIN
 from taskmq.model.values.schemas import open_validator
 from taskmq.model.values.wire_form import decode_value
 

@@ -41,11 +41,12 @@ from taskmq.injection.plan import is_dependency, plan_dependencies
 from taskmq.injection.resolve import Dependencies, inject_async, inject_sync
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
-from taskmq.model.codec import ReturnType, Signature
+from taskmq.model.codec import Signature
 from taskmq.model.envelope import JSON, new_job_ids
 from taskmq.model.keys import tenant_key, unique_key
 from taskmq.model.units import Duration
 from taskmq.model.values.celery_words import CeleryHints
+from taskmq.model.values.return_type import ReturnType
 from taskmq.options.keys import ArgumentKey, OrderKey
 from taskmq.options.limits import TaskLimit, bind_limits
 from taskmq.options.plans import CallPlan, TaskPlan

@@ -16,12 +16,12 @@ import msgspec
 from taskmq.contracts.jobs import NewRun
 from taskmq.control_flow import Reject
 from taskmq.errors import EncodeError, InvalidArguments, InvalidOption
-from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.call_schemas import schema_of
 from taskmq.model.runs.graphs import StepContent, WorkflowContent, encode_workflow
 from taskmq.model.units import Duration
 from taskmq.model.values.annotations import hints_of
+from taskmq.model.values.return_type import ReturnType
 from taskmq.model.values.wire_form import encode_value
 from taskmq.workflow.batch import Batch
 from taskmq.workflow.parts import Group, Workflow

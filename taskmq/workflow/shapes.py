@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from taskmq.model.codec import PLAIN, ReturnType
 from taskmq.model.envelope import JSON
+from taskmq.model.values.return_type import PLAIN, ReturnType
 
 
 class ListOf(msgspec.Struct, frozen=True):

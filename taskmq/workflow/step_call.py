@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from taskmq.client.producer import AppServices
 from taskmq.errors import InvalidOption
-from taskmq.model.codec import ReturnType, Signature
+from taskmq.model.codec import Signature
 from taskmq.model.runs.conditions import ConditionError, parse_condition
+from taskmq.model.values.return_type import ReturnType
 from taskmq.options.keys import OrderKey
 from taskmq.options.plans import CallPlan, TaskPlan
 from taskmq.options.task_options import CallOptions

@@ -10,12 +10,12 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from taskmq.errors import InvalidOption
-from taskmq.model.codec import PLAIN, ReturnType
 from taskmq.model.envelope import JSON
 from taskmq.model.identity import check_answerer
 from taskmq.model.jobs.call_schemas import schema_of
 from taskmq.model.runs.graphs import StepContent
 from taskmq.model.units import Duration, parse_duration
+from taskmq.model.values.return_type import PLAIN, ReturnType
 from taskmq.workflow.model.contents import ContentBuilder, escape
 from taskmq.workflow.named_workflow import NamedWorkflow
 from taskmq.workflow.parts import Workflow

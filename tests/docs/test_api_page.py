@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from taskmq import Context, Job, TaskMQ
-from taskmq.model.codec import ReturnType
+from taskmq.model.values.return_type import ReturnType
 
 _PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 _MOST_NAMES_OF_THE_APP = 23

@@ -19,11 +19,11 @@ from typing import Any, Final, cast
 import msgspec
 
 from taskmq.errors import InvalidArguments, InvalidOption
-from taskmq.model.codec import Parameters
 from taskmq.model.envelope import check_task_name
 from taskmq.model.jobs.registrations import LONGEST_SCHEMA, TaskFacts, TaskRegistration
 from taskmq.model.topology import check_queue_name
 from taskmq.model.units import did_you_mean
+from taskmq.model.values.parameters import Parameters
 
 _LONGEST_DESCRIPTION: Final = 300
 _DEEPEST: Final = 32

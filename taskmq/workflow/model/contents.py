@@ -12,13 +12,13 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.errors import InvalidArguments, InvalidOption
-from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
 from taskmq.model.runs.fan_out import BatchCall
 from taskmq.model.runs.graphs import MAX_WIDTH, StepContent, WorkflowContent, encode_workflow
 from taskmq.model.runs.paths import NAME, find_name_flaw
 from taskmq.model.runs.rules import RULE_ALIASES
 from taskmq.model.runs.validation import MOST_STEPS, validate_workflow
+from taskmq.model.values.return_type import PLAIN
 from taskmq.options.plans import CallPlan, plan_call
 from taskmq.options.step_options import encode_options
 from taskmq.workflow.shapes import ListOf, Shape

@@ -12,13 +12,13 @@ from taskmq.contracts.jobs import NewInboxRow
 from taskmq.durable.service import pause
 from taskmq.errors import InvalidOption, JobCancelled, ResultTimeout, RunFailed, StoreUnavailable, UnsupportedFeature
 from taskmq.model.backoff import Backoff
-from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
 from taskmq.model.keys import run_id_of
 from taskmq.model.runs.records import RunRecord, RunState, StepKey, StepRecord
 from taskmq.model.runs.redrives import find_revived
 from taskmq.model.runs.rules import StepState
 from taskmq.model.units import Duration, parse_duration
+from taskmq.model.values.return_type import PLAIN
 from taskmq.workflow.model.contents import batch_call
 from taskmq.workflow.runs.ends import ends_of
 from taskmq.workflow.runs.service import RunService, check_form

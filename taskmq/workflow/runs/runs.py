@@ -9,12 +9,12 @@ import msgspec
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import NewRun, RunFilter
 from taskmq.errors import InvalidOption
-from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.filter_text import RUN_STATES, select_run_states
 from taskmq.model.keys import tenant_key
 from taskmq.model.runs.records import RunRecord, RunState
 from taskmq.model.units import Duration, instant_ms
+from taskmq.model.values.return_type import PLAIN
 from taskmq.workflow.runs.handle import Run
 from taskmq.workflow.runs.service import RunService, timeout_of_run
 

@@ -16,7 +16,7 @@ import pytest
 
 from taskmq import BrokerUnavailable, Job, Task, TaskMQ
 from taskmq.client.portal import current_portal
-from taskmq.model.codec import ReturnType
+from taskmq.model.values.return_type import ReturnType
 from taskmq.testing import FakeClock
 from tests.unit.app_kit import messages, new_url
 

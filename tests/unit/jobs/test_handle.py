@@ -13,10 +13,10 @@ from taskmq.contracts.stores import ErrorRecord, ProgressRecord, ResultRecord, W
 from taskmq.errors import EncodeError, InvalidOption, JobCancelled, ResultTimeout, TaskFailed, UnsupportedFeature
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending
-from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import JSON, MSGPACK
 from taskmq.model.states import Cancellation, JobState
 from taskmq.model.units import Duration
+from taskmq.model.values.return_type import ReturnType
 from taskmq.model.values.wire_form import encode_value
 
 T = TypeVar("T")

@@ -25,8 +25,8 @@ from taskmq import (
 )
 from taskmq.errors import EncodeError, JobCancelled, ResultExpired
 from taskmq.jobs.watch import JobNews
-from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import JSON, MSGPACK
+from taskmq.model.values.return_type import ReturnType
 from taskmq.worker import Worker, WorkerConfig
 from tests.coroutines import run_by
 from tests.unit.app_kit import new_url

@@ -19,8 +19,9 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from taskmq.model.codec import Arguments, Signature
+from taskmq.model.codec import Signature
 from taskmq.model.envelope import JSON, MSGPACK
+from taskmq.model.values.parameters import Arguments
 from taskmq.run.context import Context
 
 T = TypeVar("T")

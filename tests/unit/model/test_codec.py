@@ -22,8 +22,10 @@ import pytest
 from msgspec import Meta, Raw
 
 from taskmq.errors import EncodeError, InvalidArguments, InvalidOption
-from taskmq.model.codec import Arguments, ReturnType, Signature
+from taskmq.model.codec import Signature
 from taskmq.model.envelope import JSON, MSGPACK, Envelope, decode_envelope, encode_envelope
+from taskmq.model.values.parameters import Arguments
+from taskmq.model.values.return_type import ReturnType
 from taskmq.model.values.wire_form import decode_value, encode_value
 from taskmq.run.context import Context
 from tests.unit.model.codec_kit import (

@@ -31,8 +31,9 @@ from pydantic import (
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from taskmq.errors import EncodeError, InvalidArguments
-from taskmq.model.codec import ReturnType, Signature
+from taskmq.model.codec import Signature
 from taskmq.model.envelope import JSON, MSGPACK
+from taskmq.model.values.return_type import ReturnType
 from taskmq.run.context import Context
 
 _T = TypeVar("_T")

@@ -17,8 +17,10 @@ from msgspec import Raw
 from pydantic import BaseModel
 
 from taskmq.errors import EncodeError, InvalidArguments
-from taskmq.model.codec import Arguments, ReturnType, Signature
+from taskmq.model.codec import Signature
 from taskmq.model.envelope import JSON, MSGPACK
+from taskmq.model.values.parameters import Arguments
+from taskmq.model.values.return_type import ReturnType
 from taskmq.model.values.wire_form import decode_value, encode_value
 from taskmq.run.context import Context
 

@@ -25,13 +25,13 @@ from taskmq.contracts.jobs import (
     partition_key,
 )
 from taskmq.errors import StoreRefused, StoreUnavailable
-from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.jobs.pools import EVERY_TENANT, Sharing, TenantPool
 from taskmq.model.runs.graphs import encode_workflow
 from taskmq.model.runs.records import RunState
 from taskmq.model.runs.validation import validate_workflow
 from taskmq.model.states import JobState
+from taskmq.model.values.return_type import PLAIN
 from taskmq.operations.queues import pause_queues, resume_queues
 from taskmq.scheduler.firing.due_loop import StoreClock
 from taskmq.scheduler.runs import RunAdvances

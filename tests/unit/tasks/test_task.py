@@ -14,8 +14,8 @@ import pytest
 
 from taskmq import Context, DuplicateTask, EncodeError, InvalidArguments, InvalidOption, TaskMQ, task
 from taskmq.jobs.handle import Job
-from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import MSGPACK, Envelope
+from taskmq.model.values.return_type import ReturnType
 from taskmq.run.context import current_context
 from taskmq.tasks.definition import define
 from taskmq.tasks.task import AsyncTask, SyncTask

@@ -6,8 +6,8 @@ import pytest
 
 from taskmq import Context, Job, TaskMQ, chord, group
 from taskmq.errors import InvalidOption
-from taskmq.model.codec import ReturnType
 from taskmq.model.values.celery_words import CELERY_WORDS, celery_hint
+from taskmq.model.values.return_type import ReturnType
 from taskmq.options.task_options import TaskOptions
 from taskmq.tasks.job_options import JobOptions
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from taskmq.contracts.broker import Delivery
 from taskmq.errors import MalformedMessage
-from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
 from taskmq.model.states import JobState
+from taskmq.model.values.return_type import ReturnType
 from taskmq.testing.broker_suite.case import peek
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.settlement.settle import Settler

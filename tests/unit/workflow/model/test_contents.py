@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from taskmq import InvalidArguments, InvalidOption, TaskMQ, batch, chord, dag, group, sleep, subworkflow, wait
 from taskmq.errors import EncodeError
-from taskmq.model.codec import ReturnType
 from taskmq.model.runs.graphs import StepContent, WorkflowContent, encode_workflow, load_graph
 from taskmq.model.runs.records import InboxRow
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.validation import validate_workflow
 from taskmq.model.topology import WorkQueue
+from taskmq.model.values.return_type import ReturnType
 from taskmq.testing.run_model import RunModel
 from taskmq.workflow.model.contents import RunPlan, batch_call
 from taskmq.workflow.parts import Chain, Workflow
