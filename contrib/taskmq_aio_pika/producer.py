@@ -19,7 +19,7 @@ from taskmq.model.envelope import JSON
 from taskmq.model.headers import ETA
 from taskmq.model.topology import WorkQueue
 from taskmq.model.units import instant_text
-from taskmq.tasks.task import Call
+from taskmq.tasks.call import Call
 from taskmq_aio_pika.outcome import error_for, judge
 from taskmq_rabbitmq.model import delay_ladder
 from taskmq_rabbitmq.model.routes import Route, route_to

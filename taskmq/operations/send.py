@@ -12,8 +12,8 @@ from taskmq.model.envelope import JSON, check_task_name
 from taskmq.model.units import did_you_mean
 from taskmq.options.plans import CallPlan, plan_call
 from taskmq.options.task_options import CallOptions
+from taskmq.tasks.call import Call
 from taskmq.tasks.envelope import envelope_of
-from taskmq.tasks.task import Call
 
 
 class SentCall(NamedTuple):

@@ -26,9 +26,9 @@ from taskmq.stored_jobs.new_jobs import new_job, set_derived_id
 from taskmq.stored_jobs.recorded_jobs import RecordedJobs
 from taskmq.stored_jobs.stored import StoredJobs
 from taskmq.stored_jobs.task_catalogue import TaskCatalogue
+from taskmq.tasks.call import Arguments, Call
 from taskmq.tasks.call_shapes import CallOfNone, CallOfOne, CallOfThree, CallOfTwo
 from taskmq.tasks.job_options import DependsOn, SubmitOptions
-from taskmq.tasks.task import Arguments, Call
 from taskmq.tasks.tasks import Tasks
 
 if TYPE_CHECKING:

@@ -28,10 +28,11 @@ from taskmq.model.values.return_type import PLAIN, ReturnType
 from taskmq.options.plans import CallPlan
 from taskmq.stored_jobs.new_jobs import name_of
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature, TaskCatalogue, catalogue_of
+from taskmq.tasks.call import Arguments, Call
 from taskmq.tasks.envelope import envelope_of
 from taskmq.tasks.job_options import JOB_ONLY, JobOptions, JobPlan, plan_job, submission_of
 from taskmq.tasks.registration import derived_keys
-from taskmq.tasks.task import Arguments, Call, Task
+from taskmq.tasks.task import Task
 from taskmq.tasks.tasks import Tasks
 
 _DEFINITION_OPTIONS: Final = tuple(

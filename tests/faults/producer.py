@@ -20,7 +20,7 @@ import msgspec
 
 from taskmq import TaskMQ
 from taskmq.errors import PartlySent, SendError
-from taskmq.tasks.task import Call
+from taskmq.tasks.call import Call
 from tests.faults.checker import OK, UNTYPED, Send
 from tests.faults.ledger import append, send_line
 from tests.faults.stalls import Stalls

@@ -90,7 +90,7 @@ _STARTS_TASKS: set[str] = {
 }
 # The plan of a task belongs to its app: two workers of one process share it.
 _WRITES_PLANS: dict[str, str] = {
-    "taskmq/tasks/task.py": "its own, at its definition",
+    "taskmq/tasks/function.py": "its own, at its definition",
     "taskmq/testing/virtual_run.py": "that of a copy",
 }
 # Names of headers and keys are part of stored data and of the wire format.

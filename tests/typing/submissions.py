@@ -3,7 +3,7 @@
 from typing import Any, assert_type
 
 from taskmq import Job, TaskMQ
-from taskmq.tasks.task import Call
+from taskmq.tasks.call import Call
 
 app = TaskMQ("memory://", store="sqlite:///jobs.db")
 session: Any = None

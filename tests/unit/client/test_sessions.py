@@ -13,7 +13,8 @@ from taskmq.reactions import Reactions
 from taskmq.schedules import Schedules
 from taskmq.stored_jobs import Definitions, Jobs, Pools
 from taskmq.stored_jobs.task_catalogue import TaskCatalogue
-from taskmq.tasks.task import Call, Task
+from taskmq.tasks.call import Call
+from taskmq.tasks.task import Task
 from taskmq.workflow.parts import Workflow
 from taskmq.workflow.runs.handle import Run
 from taskmq.workflow.runs.runs import Runs
