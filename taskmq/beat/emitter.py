@@ -9,7 +9,8 @@ from taskmq.app import TaskMQ
 from taskmq.errors import PartlySent, SendError
 from taskmq.middleware.chain import Sending
 from taskmq.model.keys import scheduled_job_id
-from taskmq.run.context import SCHEDULE_LIMIT, leave_run
+from taskmq.run.context import leave_run
+from taskmq.run.facts import SCHEDULE_LIMIT
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.occurrence import occurrence_envelope
 from taskmq.schedules.record import OccurrenceClaim

@@ -5,7 +5,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from taskmq.model.envelope import Envelope
-from taskmq.run.context import SCHEDULE_DUE, SCHEDULE_NAME, SCHEDULED_FOR
+from taskmq.run.facts import SCHEDULE_DUE, SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.schedules.record import OccurrenceClaim
 from taskmq.schedules.triggers import jitter_of
 from taskmq.schedules.turn import Timed

@@ -13,7 +13,7 @@ from taskmq.errors import InvalidOption
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import new_job_id
 from taskmq.model.units import to_datetime
-from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
+from taskmq.run.facts import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.schedules.definition import (
     ScheduleEntry,
     check_arguments,

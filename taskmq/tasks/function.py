@@ -91,8 +91,8 @@ class TaskFunction:
         if self._services is None:
             raise InvalidOption(
                 f"task {self.name} belongs to no app yet: call app.include({self.function.__module__!r}) in the "
-                "app's module and import that here; TaskMQ(include=...) alone imports modules only when app.tasks is first "
-                "read"
+                "app's module and import that here; TaskMQ(include=...) alone imports modules only when app.tasks "
+                "is first read"
             )
         return self._services
 

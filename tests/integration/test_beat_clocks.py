@@ -16,7 +16,7 @@ from taskmq.contracts.broker import BrokerOptions, Delivery, Subscription
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.topology import WorkQueue
-from taskmq.run.context import SCHEDULED_FOR
+from taskmq.run.facts import SCHEDULED_FOR
 from taskmq_local import forget_memory, open_memory_broker
 
 SKEWS = (0, 30_000, -30_000, 86_400_000)

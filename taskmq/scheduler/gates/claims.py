@@ -20,7 +20,7 @@ from taskmq.model.keys import is_line_key, is_once_key, line_key, tenant_key
 from taskmq.model.units import storable
 from taskmq.options.limits import Concurrency
 from taskmq.options.uniqueness import NO_IDEMPOTENCY
-from taskmq.run.context import SCHEDULE_NAME
+from taskmq.run.facts import SCHEDULE_NAME
 from taskmq.scheduler.gates.demands import TaskDemands
 from taskmq.tasks.task import Task
 

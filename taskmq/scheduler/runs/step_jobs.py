@@ -18,7 +18,7 @@ from taskmq.model.runs.records import RunRecord, StepJob, StepKey
 from taskmq.model.units import milliseconds_in
 from taskmq.options.plans import CallPlan
 from taskmq.options.step_options import decode_options
-from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
+from taskmq.run.facts import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.schedules.target import SCHEDULE_LABEL
 from taskmq.stored_jobs.named_calls import NamedCall, unread_sending
 from taskmq.stored_jobs.new_jobs import new_job

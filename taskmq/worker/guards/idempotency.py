@@ -41,7 +41,7 @@ from taskmq.model.envelope import JSON, Envelope
 from taskmq.model.keys import tenant_key, worker_key
 from taskmq.model.outcome import AlreadyDone, Dead, Interrupted, Outcome, Snoozed, Succeeded
 from taskmq.model.values.light_values import REFERENCE
-from taskmq.run.context import SCHEDULE_NAME
+from taskmq.run.facts import SCHEDULE_NAME
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 

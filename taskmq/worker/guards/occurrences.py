@@ -21,7 +21,7 @@ from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.errors import StateUnavailable
 from taskmq.model.keys import schedule_record_key
 from taskmq.model.outcome import Interrupted, Outcome, Parked, Retried, Snoozed
-from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULE_NAME
+from taskmq.run.facts import SCHEDULE_LIMIT, SCHEDULE_NAME
 from taskmq.schedules.record import PENDING_MS, ActiveRun, ScheduleRecord
 from taskmq.schedules.record_access import change_record
 from taskmq.tasks.task import Task

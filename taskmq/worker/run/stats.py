@@ -12,7 +12,7 @@ from taskmq.model.envelope import Envelope
 from taskmq.model.outcome import OUTCOME_NAMES, Outcome, Parked, Succeeded
 from taskmq.model.telemetry.metrics import Count
 from taskmq.model.topology import logical_queue
-from taskmq.run.context import due_instant
+from taskmq.run.facts import due_instant
 from taskmq.worker.attempt import Attempt
 
 P = ParamSpec("P")

@@ -2,7 +2,8 @@
 
 from collections.abc import Collection
 
-from taskmq.run.context import Context, invitation_of, sent_facts_of
+from taskmq.run.context import Context
+from taskmq.run.facts import invitation_of, sent_facts_of
 from taskmq.worker.run_logs.lines import LoggedRun, RunLines
 
 

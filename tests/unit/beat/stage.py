@@ -9,7 +9,7 @@ from typing import Any
 from taskmq import TaskMQ
 from taskmq.beat import Beat
 from taskmq.model.envelope import decode_envelope
-from taskmq.run.context import SCHEDULED_FOR
+from taskmq.run.facts import SCHEDULED_FOR
 from taskmq.testing import FakeClock
 from tests.unit.worker.staged import Points, StagedApp, open_staged, settle_loop
 from tests.virtual_time import run

@@ -20,7 +20,7 @@ from taskmq.middleware.chain import Middleware, Sending
 from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.model.keys import scheduled_job_id
 from taskmq.reactions import FileArrived, file
-from taskmq.run.context import SCHEDULE_DUE, SCHEDULE_NAME, SCHEDULED_FOR, due_instant
+from taskmq.run.facts import SCHEDULE_DUE, SCHEDULE_NAME, SCHEDULED_FOR, due_instant
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.triggers import Every, every, jitter_of
 from taskmq.testing import FakeClock

@@ -3,7 +3,8 @@ from datetime import UTC, datetime
 import pytest
 
 from taskmq.model.envelope import Envelope
-from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR, Context, current_context
+from taskmq.run.context import Context, current_context
+from taskmq.run.facts import SCHEDULE_NAME, SCHEDULED_FOR
 
 
 def context(envelope: Envelope | None = None, *, max_attempts: int = 5, deadline: float | None = None) -> Context:

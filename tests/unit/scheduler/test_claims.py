@@ -16,7 +16,7 @@ from taskmq.model.history.suspensions import SUSPENDED
 from taskmq.model.keys import line_key, once_key, tenant_key
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
-from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
+from taskmq.run.facts import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.scheduler.gates.claims import ClaimWaits, TaskClaims
 from taskmq.schedules.triggers import every
 from taskmq.stored_jobs.explanations import explain_job

@@ -10,7 +10,7 @@ from taskmq import Middleware, TaskMQ, chain
 from taskmq.contracts.jobs import JobRecord
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import decode_envelope
-from taskmq.run.context import SCHEDULED_FOR
+from taskmq.run.facts import SCHEDULED_FOR
 from taskmq.schedules.triggers import every
 from tests.unit.scheduler.stage import START, Process, Stage, play_one, until
 from tests.unit.worker.foreign_code import FAILURES, fail

@@ -23,7 +23,7 @@ from taskmq.model.envelope import decode_envelope
 from taskmq.model.history.alerts import AlertRule
 from taskmq.model.keys import scheduled_job_id
 from taskmq.model.states import JobState
-from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULED_FOR
+from taskmq.run.facts import SCHEDULE_LIMIT, SCHEDULED_FOR
 from taskmq.scheduler.alerts import AlertSettings, AlertWatch
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.schedules.definition import ScheduleEntry

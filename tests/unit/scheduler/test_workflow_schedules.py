@@ -15,7 +15,7 @@ from taskmq.model.envelope import JSON, Envelope, decode_envelope
 from taskmq.model.keys import run_id_of, scheduled_job_id, tenant_key
 from taskmq.model.runs.records import RunRecord, RunState
 from taskmq.model.units import instant_text, to_datetime
-from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
+from taskmq.run.facts import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.schedules.triggers import every
 from tests.coroutines import run_by
 from tests.unit.app_kit import new_url

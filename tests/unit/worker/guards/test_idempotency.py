@@ -13,7 +13,7 @@ from taskmq.contracts.stores import ClaimStore, Granted, Held, State
 from taskmq.model.envelope import Invitation, decode_envelope
 from taskmq.model.outcome import AlreadyDone, Cancelled, Dead, Outcome, Retried, Snoozed, Succeeded
 from taskmq.model.states import JobState
-from taskmq.run.context import SCHEDULE_NAME
+from taskmq.run.facts import SCHEDULE_NAME
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt, Permit
 from taskmq.worker.guards.idempotency import IdempotencyGuard, StoredKeys
