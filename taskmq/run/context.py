@@ -26,7 +26,9 @@ _opening: Final = threading.RLock()
 
 
 class Context(RunFacts, eq=False):
-    """An attempt of a job. Injected into a task's parameter that is annotated with this class; `RunFacts` has its facts.
+    """An attempt of a job. Injected into a task's parameter that is annotated with this class.
+
+    Its facts are those of `RunFacts`.
 
     **Reports of a running task** (`progress`, `heartbeat`) may be called any number of times, from any thread. Only
     the last value is kept, written at most once a second and at the end. They never raise because of the state or the

@@ -17,8 +17,7 @@ caller of `settle` gets as `StateUnavailable`; a dead letter says why without a 
 
 Before all that an attempt leaves what its guards have given it (`permits`). What has to come first is tried again
 while the broker or the state does not answer: a slot that waits is better than a task that runs twice. When a copy
-cannot be published after some tries, or the worker is stopping, the delivery goes back instead. Copies never carry
-what the broker has written on the original.
+(`MessageCopies`) cannot be published after some tries, or the worker is stopping, the delivery goes back instead.
 
 For a stored job (`Envelope.store`) none of that applies: its outcome is reported, and then acknowledged
 (`stored_jobs`).
@@ -38,7 +37,6 @@ from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Delivery, HeaderValue, Outgoing, Revocable
-from taskmq.contracts.republish import copy_message
 from taskmq.contracts.stores import ErrorRecord, ResultRecord, ResultStore
 from taskmq.errors import (
     EncodeError,
@@ -46,10 +44,9 @@ from taskmq.errors import (
     SendError,
     StateUnavailable,
     TooLarge,
-    WorkerLost,
 )
 from taskmq.model import headers as header
-from taskmq.model.envelope import Envelope, Invitation, amend, decode_envelope
+from taskmq.model.envelope import Envelope, Invitation, decode_envelope
 from taskmq.model.history.redaction import Redactor
 from taskmq.model.outcome import (
     OUTCOME_NAMES,
@@ -65,14 +62,14 @@ from taskmq.model.outcome import (
 )
 from taskmq.model.retry import coarse_delay
 from taskmq.model.states import JobState
-from taskmq.model.topology import PARKING, dead_letter_queue, is_jobs_queue, is_shard, logical_queue
-from taskmq.model.units import LAST_INSTANT, instant_text, to_ms
+from taskmq.model.topology import PARKING, is_jobs_queue, is_shard, logical_queue
+from taskmq.model.units import to_ms
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import LogErrors, WorkerConfig
 from taskmq.worker.run_logs import RunLines
-from taskmq.worker.settlement.error_text import ERROR_LIMIT, ErrorTexts
+from taskmq.worker.settlement.copies import MessageCopies
+from taskmq.worker.settlement.error_text import ErrorTexts
 from taskmq.worker.settlement.last_resort import LastResort
-from taskmq.worker.settlement.outages import count_outages
 from taskmq.worker.settlement.patience import SettlingPatience
 from taskmq.worker.settlement.permits import release_permits
 from taskmq.worker.settlement.records import EndRecords, FailureLog
@@ -121,6 +118,7 @@ class Settler:
         self._texts = ErrorTexts(redactor or Redactor())
         self._failures = FailureLog(log_errors, self._texts)
         self._last_resort = LastResort(self._patience, self._texts)
+        self._copies = MessageCopies(app, self._texts, worker=worker)
         session = app.sessions.current()
         self._session = session
         self.reports = ReportSender(
@@ -239,19 +237,14 @@ class Settler:
                 return await self._settle_end(attempt, outcome, record)
             case Retried(delay, error):
                 wait = coarse_delay(to_ms(delay))
-                headers: dict[str, HeaderValue] = {
-                    header.ATTEMPT: attempt.envelope.attempt + 1,
-                    header.ERROR: self._texts.summary(error),
-                }
-                copy = self._copy(attempt, attempt=attempt.envelope.attempt + 1, delay=wait, headers=headers)
                 self._failures.note_retry(attempt, wait, error)
-                return await self._run_later(attempt, copy)
+                return await self._run_later(attempt, self._copies.next_attempt(attempt, wait, error))
             case Snoozed(delay):
-                return await self._run_later(attempt, self._copy_of_attempt(attempt, to_ms(delay)))
+                return await self._run_later(attempt, self._copies.same_attempt(attempt, to_ms(delay)))
             case Interrupted(delay=timedelta() as delay, error=BaseException() as error):
                 wait = coarse_delay(to_ms(delay))
                 self._failures.note_outage(attempt, wait, error)
-                return await self._run_later(attempt, self._copy_of_attempt(attempt, wait, new_outages=1))
+                return await self._run_later(attempt, self._copies.same_attempt(attempt, wait, new_outages=1))
             case Dead():
                 return await self._dead(attempt, outcome)
             case Cancelled(reason):
@@ -294,19 +287,10 @@ class Settler:
         if (envelope := _read_invitation(delivery)) is not None and (invitation := envelope.store) is not None:
             return await self.stored_jobs.refuse(envelope, invitation, delivery, parked)
         if parked.delay is not None:
-            seen = delivery.headers.get(header.UNKNOWN, 0)
-            count = (max(seen, 0) if isinstance(seen, int) else 0) + 1
-            due = self._clock.now_ms() + to_ms(parked.delay)
-            message = copy_message(delivery, due=due, headers={header.UNKNOWN: count})
+            message = self._copies.unknown_task(delivery, to_ms(parked.delay))
             _log.info("message %s requeued: %s", delivery.message_id, parked.reason)
         else:
-            headers: dict[str, HeaderValue] = {
-                header.REASON: parked.reason[:ERROR_LIMIT],
-                header.ORIGIN: delivery.queue,
-                header.DIED: instant_text(self._clock.now_ms()),
-                header.WORKER: self._worker,
-            }
-            message = copy_message(delivery, queue=PARKING, headers=headers)
+            message = self._copies.parked_message(delivery, parked.reason)
             _log.error("message %s parked in %s: %s", delivery.message_id, PARKING, parked.reason)
         return await self._publish_and_ack(delivery, message)
 
@@ -330,65 +314,13 @@ class Settler:
         return await self._settle_end(attempt, outcome, record)
 
     async def _dead(self, attempt: Attempt, outcome: Dead) -> bool:
-        reason, error = outcome.reason, outcome.error
-        details = self._texts.record(error)
+        details = self._texts.record(outcome.error)
         self._failures.note_death(attempt, outcome)
         record = self._records.record(attempt, JobState.FAILED, error=details)
         if not await self.release_permits(attempt, outcome, record) or not await self._store_record(attempt, record):
             return False
-        headers: dict[str, HeaderValue] = {
-            header.REASON: reason,
-            header.ERROR: self._texts.summary(error),
-            header.ERROR_TYPE: details.type_name[:ERROR_LIMIT],
-            header.TRACEBACK: details.traceback,
-            header.ATTEMPT: attempt.envelope.attempt,
-            header.ORIGIN: attempt.delivery.queue,
-            header.DIED: instant_text(self._clock.now_ms()),
-            header.WORKER: self._worker,
-        }
-        if attempt.started is not None:
-            headers[header.STARTED] = instant_text(attempt.started)
-        if isinstance(error, WorkerLost) and error.starts is not None:
-            headers[header.STARTS] = error.starts
-        letter = self._copy(
-            attempt,
-            attempt=attempt.envelope.attempt,
-            delay=None,
-            headers=headers,
-            queue=dead_letter_queue(attempt.delivery.queue),
-        )
+        letter = self._copies.dead_letter(attempt, outcome, details)
         return await self._publish_and_ack(attempt.delivery, letter)
-
-    def _copy_of_attempt(self, attempt: Attempt, delay: int, *, new_outages: int = 0) -> Outgoing:
-        """Copy the message for a later run of the same attempt."""
-        outages = count_outages(attempt) + new_outages
-        headers: dict[str, HeaderValue] = {header.OUTAGES: outages} if outages else {}
-        return self._copy(attempt, attempt=attempt.envelope.attempt, delay=delay, headers=headers)
-
-    def _copy(
-        self,
-        original: Attempt,
-        *,
-        attempt: int,
-        delay: int | None,
-        headers: Mapping[str, HeaderValue],
-        queue: str | None = None,
-    ) -> Outgoing:
-        delivery = original.delivery
-        level = self._app.producer.queue(logical_queue(delivery.queue)).native_priority(original.envelope.priority)
-        eta = None if delay is None else min(self._clock.now_ms() + delay, LAST_INSTANT)
-        body = amend(delivery.body, delivery.content_type, {"id": original.job_id, "attempt": attempt, "eta": eta})
-        return copy_message(
-            delivery,
-            envelope=original.envelope,
-            job_id=original.job_id,
-            body=body,
-            queue=queue,
-            due=eta,
-            headers={**headers, **_level(level if queue is not None else None)},
-            # A dead letter keeps its order of arrival, and records its priority for a replay.
-            priority=level if queue is None else None,
-        )
 
     async def _store_record(self, attempt: Attempt, record: ResultRecord) -> bool:
         """Return True once the record is durable or none is kept; False if the delivery was returned instead."""
@@ -459,10 +391,6 @@ async def _is_void(delivery: Delivery) -> bool:
         # After the loop was blocked, the end of its connection is not read yet.
         await asyncio.sleep(0)
     return delivery.revoked
-
-
-def _level(priority: int | None) -> dict[str, HeaderValue]:
-    return {} if priority is None else {header.PRIORITY: priority}
 
 
 def _own(headers: Mapping[str, HeaderValue]) -> dict[str, HeaderValue]:
