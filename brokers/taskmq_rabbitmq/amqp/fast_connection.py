@@ -18,15 +18,7 @@ from taskmq.contracts.broker import HeaderValue, Outgoing
 from taskmq.contracts.loggers import contained_logger
 from taskmq_rabbitmq.amqp.ack_batch import AckBatch
 from taskmq_rabbitmq.amqp.direct_socket import DirectSocket
-from taskmq_rabbitmq.amqp.frames import (
-    NOT_MANDATORY,
-    Content,
-    FrameReader,
-    WireError,
-    fleeting_properties,
-    properties_bytes,
-    publish_frames,
-)
+from taskmq_rabbitmq.amqp.frames import NOT_MANDATORY, FrameReader, publish_frames
 from taskmq_rabbitmq.amqp.heartbeats import Heartbeats
 from taskmq_rabbitmq.amqp.pika_types import (
     AMQPError,
@@ -39,6 +31,7 @@ from taskmq_rabbitmq.amqp.pika_types import (
     decode_table,
     text_of,
 )
+from taskmq_rabbitmq.amqp.properties import Content, WireError, fleeting_properties, properties_bytes
 from taskmq_rabbitmq.amqp.publish_template import PublishTemplate
 from taskmq_rabbitmq.amqp.resets import detect_resets
 from taskmq_rabbitmq.amqp.resolver import ResolvingServices

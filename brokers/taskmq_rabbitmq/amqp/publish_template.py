@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from taskmq.contracts.broker import HeaderValue
-from taskmq_rabbitmq.amqp.frames import properties_bytes, publish_frames
+from taskmq_rabbitmq.amqp.frames import publish_frames
+from taskmq_rabbitmq.amqp.properties import properties_bytes
 
 ID_LENGTH: Final = 36
 """Length of a job's id that taskmq generates."""

@@ -8,7 +8,7 @@ elsewhere, too; and `user_id`, which RabbitMQ only accepts from that user.
 import struct
 from typing import Final
 
-from taskmq_rabbitmq.amqp.frames import WireError
+from taskmq_rabbitmq.amqp.properties import WireError
 
 _HEADERS: Final = 1 << 13
 _USER_ID: Final = 1 << 4

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 from taskmq.errors import BrokerBlocked, PublishRejected, QueueMissing, UnsupportedFeature
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import Properties
-from taskmq_rabbitmq.amqp.frames import Content, properties_bytes, publish_frames
+from taskmq_rabbitmq.amqp.frames import publish_frames
+from taskmq_rabbitmq.amqp.properties import Content, properties_bytes
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.consume.queue_consumer import consumer_tag
 from taskmq_rabbitmq.declare.requests import queue_depth, refusal

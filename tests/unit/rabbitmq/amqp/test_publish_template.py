@@ -5,7 +5,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from taskmq_rabbitmq.amqp.frames import WireError, properties_bytes, publish_frames
+from taskmq_rabbitmq.amqp.frames import publish_frames
+from taskmq_rabbitmq.amqp.properties import WireError, properties_bytes
 from taskmq_rabbitmq.amqp.publish_template import ID_LENGTH, PublishTemplate
 
 FRAME_MAX = 4096

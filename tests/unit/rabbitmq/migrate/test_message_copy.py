@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pika import BasicProperties  # type: ignore[import-untyped]
 from pika.data import encode_table  # type: ignore[import-untyped]
 
-from taskmq_rabbitmq.amqp.frames import WireError
+from taskmq_rabbitmq.amqp.properties import WireError
 from taskmq_rabbitmq.migrate.message_copy import copied_properties
 
 shorts = st.text(max_size=20)
