@@ -59,3 +59,25 @@ class AckBatch:
             ahead.remove(lowest)
             lowest += 1
         self._lowest = lowest
+
+
+class AckFlush:
+    """Acknowledgements of one turn of the loop, in their position among the written frames.
+
+    Attributes:
+        tags: more may be added until the frames are built.
+        built: the frames; later acknowledgements get a later position.
+    """
+
+    __slots__ = ("_acks", "built", "tags")
+
+    def __init__(self, acks: AckBatch) -> None:
+        self._acks = acks
+        self.built: bytes | None = None
+        self.tags = acks.tags
+
+    def frames(self) -> bytes:
+        """Build the frames once."""
+        if self.built is None:
+            self.built = self._acks.take()
+        return self.built

@@ -14,34 +14,30 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from taskmq.contracts.broker import HeaderValue, Outgoing
+from taskmq.contracts.broker import HeaderValue
 from taskmq.contracts.loggers import contained_logger
-from taskmq_rabbitmq.amqp.ack_batch import AckBatch
+from taskmq_rabbitmq.amqp.ack_batch import AckBatch, AckFlush
 from taskmq_rabbitmq.amqp.direct_socket import DirectSocket
 from taskmq_rabbitmq.amqp.frames import NOT_MANDATORY, FrameReader, publish_frames
 from taskmq_rabbitmq.amqp.heartbeats import Heartbeats
+from taskmq_rabbitmq.amqp.incoming import Incoming, Properties
 from taskmq_rabbitmq.amqp.pika_types import (
-    AMQPError,
     BasicProperties,
     ConnectionParameters,
     Nack,
     PikaChannel,
     PikaConnection,
     StreamLostError,
-    decode_table,
     text_of,
 )
-from taskmq_rabbitmq.amqp.properties import Content, WireError, fleeting_properties, properties_bytes
-from taskmq_rabbitmq.amqp.publish_template import PublishTemplate
+from taskmq_rabbitmq.amqp.properties import WireError, fleeting_properties, properties_bytes
+from taskmq_rabbitmq.amqp.publish_template import APP_ID, PublishTemplate, TemplateKey
 from taskmq_rabbitmq.amqp.resets import detect_resets
 from taskmq_rabbitmq.amqp.resolver import ResolvingServices
 from taskmq_rabbitmq.model.url import Wire
 
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import Done, HeaderFrame, MethodFrame
-
-TemplateKey = tuple[object, ...]
-"""Queue, task, content type, priority, and each label."""
 
 _log = contained_logger(__name__)
 _RECEIVE_BYTES: Final = 2**16
@@ -51,62 +47,18 @@ _LINGER: Final = 0.001
 # doubles with each write in a turn.
 _MANY: Final = 32
 _JSON: Final = "application/json"
-_APP_ID: Final = "taskmq"
 # Calls may name queues, so their number has no limit.
 _MOST_TEMPLATES: Final = 1000
-_FLEETING: Final = fleeting_properties(content_type=_JSON, app_id=_APP_ID)
+_FLEETING: Final = fleeting_properties(content_type=_JSON, app_id=APP_ID)
 _NO_TEMPLATES: Final[dict[TemplateKey, PublishTemplate]] = {}
 _HOOKS: Final = (
-    "_output_marshaled_frames",
-    "_on_data_available",
-    "_create_channel",
-    "_on_connection_workflow_done",
+    "_output_marshaled_frames", "_on_data_available", "_create_channel", "_on_connection_workflow_done",
     "_terminate_stream",
-)
+)  # fmt: skip
 
 
-class Incoming:
-    """Properties of a received message, read by pika, with the same names as those of `Content`."""
-
-    __slots__ = ("_properties", "routing_key")
-
-    def __init__(self, properties: BasicProperties, routing_key: str | None = None) -> None:
-        self._properties = properties
-        self.routing_key = routing_key
-
-    @property
-    def content_type(self) -> str | None:
-        return text_of(self._properties.content_type)
-
-    @property
-    def message_id(self) -> str | None:
-        return text_of(self._properties.message_id)
-
-    @property
-    def type(self) -> str | None:
-        return text_of(self._properties.type)
-
-    @property
-    def headers(self) -> Mapping[str | bytes, object]:
-        return self._properties.headers or {}
-
-
-Properties = Incoming | Content
 OnDelivery = Callable[[int, bool, Properties, bytes], None]
 OnConfirm = Callable[[int, bool, bool], None]
-
-
-def headers_of(properties: Properties) -> Mapping[str | bytes, object]:
-    """Return the headers as received; empty if pika cannot read them, for example an instant after the year 9999."""
-    if isinstance(properties, Incoming):
-        return properties.headers
-    table = properties.header_table
-    if table is None:
-        return {}
-    try:
-        return decode_table(table, 0)[0]
-    except (AMQPError, ArithmeticError, OSError, ValueError):
-        return {}
 
 
 class AmqpChannel(PikaChannel):
@@ -122,7 +74,7 @@ class AmqpChannel(PikaChannel):
     is_live: bool = False
     _on_delivery: OnDelivery | None = None
     _acks: AckBatch | None = None
-    saying: "_AckFlush | None" = None
+    _acks_due: AckFlush | None = None
 
     def receive(self, call: OnDelivery) -> None:
         """Pass this channel's deliveries to `call(tag, redelivered, properties, body)`."""
@@ -166,17 +118,17 @@ class AmqpChannel(PikaChannel):
 
     def ack_batched(self, tag: int) -> None:
         """Acknowledge a delivery a millisecond later, with others, unless another frame is written before."""
-        saying = self.saying
-        if saying is not None:
-            saying.tags.append(tag)
+        due = self._acks_due
+        if due is not None and due.built is None:
+            due.tags.append(tag)
         elif self.lane is None:
             self.basic_ack(tag)
         else:
             if self._acks is None:
                 self._acks = AckBatch(self.channel_number)
-            saying = self.saying = _AckFlush(self, self._acks)
-            saying.tags.append(tag)
-            self.lane.flush_later(saying)
+            due = self._acks_due = AckFlush(self._acks)
+            due.tags.append(tag)
+            self.lane.flush_later(due)
 
     def requeue(self, tag: int) -> None:
         """Return a delivery by a nack, because RabbitMQ 4.3 counts a reject as a failed delivery."""
@@ -185,56 +137,19 @@ class AmqpChannel(PikaChannel):
             return
         if self._acks is None:
             self._acks = AckBatch(self.channel_number)
-        if self.saying is not None:
-            self.saying.frames()
+        if self._acks_due is not None:
+            self._acks_due.frames()
         self.lane.send(self._acks.requeue(tag))
 
     def _set_state(self, connection_state: int) -> None:
         super()._set_state(connection_state)
         self.is_live = connection_state == self.OPEN
 
-    def template(
-        self,
-        key: TemplateKey,
-        lane: "AmqpConnection",
-        message: Outgoing,
-        *,
-        route: tuple[str, str],
-        sequence: str,
-        kind: str,
-    ) -> PublishTemplate:
-        """Create a template, and keep it in `templates`.
-
-        Args:
-            key: its key.
-            lane: the channel's connection.
-            message: the first message of its kind.
-            route: exchange and routing key of the queue.
-            sequence: the header for a message's number.
-            kind: the task, shortened if needed.
-
-        Raises:
-            WireError: a value cannot be encoded.
-        """
-        exchange, routing_key = route
-        content_type = message.content_type
-        head = PublishTemplate(
-            self.channel_number,
-            exchange,
-            routing_key,
-            content_type=content_type,
-            content_encoding="utf-8" if content_type == _JSON else None,
-            sequence=sequence,
-            labels=message.headers,
-            kind=kind,
-            app_id=_APP_ID,
-            priority=message.priority,
-            frame_max=lane.params.frame_max,
-        )
+    def keep_template(self, key: TemplateKey, template: PublishTemplate) -> None:
+        """Keep a template in `templates`; when there are many, forget the others."""
         if not 0 < len(self.templates) < _MOST_TEMPLATES:
             self.templates = {}
-        self.templates[key] = head
-        return head
+        self.templates[key] = template
 
     def publish(
         self,
@@ -311,7 +226,7 @@ class AmqpChannel(PikaChannel):
             Exception: it cannot be encoded; nothing was written.
         """
         if self.lane is None:
-            properties = BasicProperties(content_type=_JSON, delivery_mode=1, app_id=_APP_ID)
+            properties = BasicProperties(content_type=_JSON, delivery_mode=1, app_id=APP_ID)
             self.basic_publish(exchange, routing_key, body, properties, mandatory=False)
             return
         self.lane.send(
@@ -334,29 +249,6 @@ class AmqpChannel(PikaChannel):
             self._on_delivery(method.delivery_tag, method.redelivered, properties, body)
 
 
-class _AckFlush:
-    """A channel's acknowledgements of one turn, in their position among the written frames.
-
-    Attributes:
-        tags: more may be added until the frames are built.
-    """
-
-    __slots__ = ("_acks", "_channel", "_frames", "tags")
-
-    def __init__(self, channel: AmqpChannel, acks: AckBatch) -> None:
-        self._channel = channel
-        self._acks = acks
-        self._frames: bytes | None = None
-        self.tags = acks.tags
-
-    def frames(self) -> bytes:
-        """Build the frames; later acknowledgements get a later position."""
-        if self._frames is None:
-            self._channel.saying = None
-            self._frames = self._acks.take()
-        return self._frames
-
-
 class AmqpConnection(PikaConnection):
     """pika's connection with the fast path, unless `wire` is `plain`."""
 
@@ -371,7 +263,7 @@ class AmqpConnection(PikaConnection):
         on_close: Callable[[PikaConnection, BaseException], None],
     ) -> None:
         self._loop = loop
-        self._outbox: list[bytes | _AckFlush] = []
+        self._outbox: list[bytes | AckFlush] = []
         self._is_fast = wire == "fast" and all(hasattr(PikaConnection, hook) for hook in _HOOKS)
         self._has_been_heard = False
         self._is_reading = False
@@ -404,9 +296,9 @@ class AmqpConnection(PikaConnection):
             self._many *= 2
             self._write_out()
 
-    def flush_later(self, saying: "_AckFlush") -> None:
+    def flush_later(self, acks: AckFlush) -> None:
         """Write the acknowledgements with the next frames, or in a moment."""
-        self._outbox.append(saying)
+        self._outbox.append(acks)
         if not self._is_due and self._lingering is None:
             self._lingering = self._loop.call_later(_LINGER, self._flush)
 

@@ -9,12 +9,18 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
-from taskmq.contracts.broker import HeaderValue
+from taskmq.contracts.broker import HeaderValue, Outgoing
+from taskmq.model.envelope import JSON
 from taskmq_rabbitmq.amqp.frames import publish_frames
 from taskmq_rabbitmq.amqp.properties import properties_bytes
 
 ID_LENGTH: Final = 36
 """Length of a job's id that taskmq generates."""
+APP_ID: Final = "taskmq"
+"""Name under which taskmq publishes."""
+
+TemplateKey = tuple[object, ...]
+"""Queue, task, content type, priority, and each label."""
 
 _ID: Final = "0" * ID_LENGTH
 _LONG_BYTES: Final = 8
@@ -123,3 +129,32 @@ class PublishTemplate:
             size,
         )
         return b"%b%b\xce" % (head, body)
+
+
+def template_for(
+    message: Outgoing, *, channel: int, route: tuple[str, str], sequence: str, kind: str, frame_max: int
+) -> PublishTemplate:
+    """Build the template of the messages that have the queue, task and labels of this one.
+
+    Args:
+        channel: number of the channel.
+        route: exchange and routing key of the queue.
+        sequence: name of the header for a message's number.
+        kind: the task, shortened if needed.
+        frame_max: as negotiated with the broker.
+
+    Raises:
+        WireError: a value cannot be encoded.
+    """
+    return PublishTemplate(
+        channel,
+        *route,
+        content_type=message.content_type,
+        content_encoding="utf-8" if message.content_type == JSON else None,
+        sequence=sequence,
+        labels=message.headers,
+        kind=kind,
+        app_id=APP_ID,
+        priority=message.priority,
+        frame_max=frame_max,
+    )

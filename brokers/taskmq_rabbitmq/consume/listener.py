@@ -19,7 +19,8 @@ from taskmq.contracts.broker import ignore_connection
 from taskmq.contracts.loggers import contained_logger
 from taskmq.errors import AccessDenied, BrokerUnavailable, TaskMQError, TopologyMismatch
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
-from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel, Properties
+from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
+from taskmq_rabbitmq.amqp.incoming import Properties
 from taskmq_rabbitmq.connect.backoff import reconnect_backoff
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.declare.requests import refusal

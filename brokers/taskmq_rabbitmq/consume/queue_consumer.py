@@ -23,7 +23,7 @@ from taskmq.contracts.loggers import contained_logger
 from taskmq.errors import AccessDenied, BrokerUnavailable, QueueMissing, TaskMQError
 from taskmq.model.topology import dead_letter_queue, is_on_demand, is_shard
 from taskmq_rabbitmq.amqp.channels import ChannelEnd, ChannelRefused, OpenChannel
-from taskmq_rabbitmq.amqp.fast_connection import Properties, headers_of
+from taskmq_rabbitmq.amqp.incoming import Properties, headers_of
 from taskmq_rabbitmq.connect.backoff import patience, reconnect_backoff
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from taskmq.errors import BrokerBlocked, PublishRejected, QueueMissing, UnsupportedFeature
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
-from taskmq_rabbitmq.amqp.fast_connection import Properties
 from taskmq_rabbitmq.amqp.frames import publish_frames
+from taskmq_rabbitmq.amqp.incoming import Properties
 from taskmq_rabbitmq.amqp.properties import Content, properties_bytes
+from taskmq_rabbitmq.amqp.publish_template import APP_ID
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.consume.queue_consumer import consumer_tag
 from taskmq_rabbitmq.declare.requests import queue_depth, refusal
@@ -349,7 +350,7 @@ def _filler_properties(message_id: str) -> bytes:
         message_id=message_id,
         timestamp=None,
         kind=FILLER,
-        app_id="taskmq",
+        app_id=APP_ID,
     )
 
 

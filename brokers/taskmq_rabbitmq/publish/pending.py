@@ -12,8 +12,9 @@ from taskmq.contracts.broker import HeaderValue, Outgoing
 from taskmq.model.envelope import JSON
 from taskmq.model.headers import ETA, REPUBLISHED, SEQUENCE, Labels
 from taskmq.model.units import instant_text
-from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel, TemplateKey
+from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
 from taskmq_rabbitmq.amqp.pika_types import BasicProperties
+from taskmq_rabbitmq.amqp.publish_template import APP_ID, TemplateKey, template_for
 from taskmq_rabbitmq.model import delay_ladder as delay
 from taskmq_rabbitmq.model.routes import PROVEN, route_to
 
@@ -133,7 +134,7 @@ def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int
         message_id=_short(message.job_id),
         timestamp=None if message.enqueued is None else message.enqueued // 1000,
         kind=_short(message.task),
-        app_id="taskmq",
+        app_id=APP_ID,
         # On the ladder it would reorder messages that are due at other times (RabbitMQ 4.0 to 4.2).
         priority=message.priority if delay_ms <= 0 else None,
     )
@@ -157,7 +158,15 @@ def transmit_at_once(raw: AmqpChannel, pending: Pending, sequence: int) -> bool:
         route = route_to(message.queue)
         if route.exchange not in PROVEN:
             return False
-        head = raw.template(key, lane, message, route=route, sequence=SEQUENCE, kind=_short(message.task))
+        head = template_for(
+            message,
+            channel=raw.channel_number,
+            route=route,
+            sequence=SEQUENCE,
+            kind=_short(message.task),
+            frame_max=lane.params.frame_max,
+        )
+        raw.keep_template(key, head)
     job_id = message.job_id.encode()
     root = message.root.encode() if message.root else job_id
     frames = head.frames(sequence, root, job_id, enqueued // 1000, message.body)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmq_rabbitmq.amqp.fast_connection import Incoming, headers_of
 from taskmq_rabbitmq.amqp.frames import NOT_MANDATORY, FrameReader, ack_frame, nack_frame, publish_frames
+from taskmq_rabbitmq.amqp.incoming import Incoming, headers_of
 from taskmq_rabbitmq.amqp.properties import Content, WireError, fleeting_properties, properties_bytes
 
 # Imported by name: pika has no type annotations.
