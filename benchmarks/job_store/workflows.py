@@ -13,7 +13,7 @@ import msgspec
 from benchmarks.job_store.figures import Figures, spread
 from benchmarks.job_store.stage import Stage, us_a_job
 from benchmarks.processes import resident_mb
-from taskmq.contracts.broker import Broadcasting
+from taskmq.contracts.broker_abilities import Broadcasting
 from taskmq.contracts.jobs import RUNS_TOPIC, NewRun
 from taskmq.model.envelope import new_job_id
 from taskmq.model.runs.graphs import encode_workflow

@@ -7,15 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from taskmq.contracts.broker import (
-    BrokerOptions,
-    Browser,
-    Delivery,
-    Outgoing,
-    QueueStats,
-    Subscription,
-    ignore_connection,
-)
+from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription
+from taskmq.contracts.broker_abilities import ignore_connection
 from taskmq.contracts.topology_plan import Topology
 from taskmq.errors import BrokerUnavailable, QueueMissing
 from taskmq.model.topology import ReportQueue, WorkQueue, dead_letter_queue, is_on_demand

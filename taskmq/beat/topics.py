@@ -4,7 +4,8 @@ from typing import Final
 
 from taskmq.beat.inbox import Inbox
 from taskmq.client.plugins import open_source
-from taskmq.contracts.broker import Broker, Consumer, Delivery, Subscription, Topical
+from taskmq.contracts.broker import Broker, Consumer, Delivery, Subscription
+from taskmq.contracts.broker_abilities import Topical
 from taskmq.contracts.source import MessageSource, SourceQueue
 from taskmq.errors import TaskMQError, UnsupportedFeature
 from taskmq.model.clock import Clock

@@ -10,7 +10,7 @@ from taskmq.app import TaskMQ
 from taskmq.app_api.caller import ApiCaller
 from taskmq.app_api.dead_letters import AppDeadLetters
 from taskmq.cli.progress import progress
-from taskmq.contracts.broker import Archiving
+from taskmq.contracts.broker_abilities import Archiving
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.topology import logical_queue
 from taskmq.operations.dead_letters import DeadLetter, visit

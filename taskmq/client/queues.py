@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from taskmq.contracts.broker import Broadcasting, Broker
+from taskmq.contracts.broker import Broker
+from taskmq.contracts.broker_abilities import Broadcasting
 from taskmq.contracts.stores import ScheduleStore
 from taskmq.errors import InvalidOption
 from taskmq.model.commands import QUEUES, Command, QueuePause, command_topic, encode_command

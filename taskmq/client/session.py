@@ -11,7 +11,8 @@ import msgspec
 from taskmq.client.delayed import to_outgoing, to_waiting
 from taskmq.client.large_values import LargeArguments, LargeClaims, LargeResults, LargeValues
 from taskmq.client.queues import StatePauses
-from taskmq.contracts.broker import Broadcasting, Broker, Outgoing, PublishingMany
+from taskmq.contracts.broker import Broker, Outgoing
+from taskmq.contracts.broker_abilities import Broadcasting, PublishingMany
 from taskmq.contracts.stores import BlobStore, Coordinator, DelayStore, State, Stores, TakenMessage
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.durable.relay import Relay

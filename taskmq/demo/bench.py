@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.broker import Deleting
+from taskmq.contracts.broker_abilities import Deleting
 from taskmq.contracts.stores import State
 from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing
 from taskmq.model.topology import WorkQueue, dead_letter_queue

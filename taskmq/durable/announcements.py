@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Final
 
-from taskmq.contracts.broker import Broadcasting, Listening
+from taskmq.contracts.broker_abilities import Broadcasting, Listening
 from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, TopologyMismatch
 from taskmq.model.backoff import Backoff

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from taskmq.contracts.broker import Broadcasting, Broker, Listening, ignore_connection
+from taskmq.contracts.broker import Broker
+from taskmq.contracts.broker_abilities import Broadcasting, Listening, ignore_connection
 from taskmq.errors import InvalidOption, MalformedMessage, UnsupportedFeature
 from taskmq.model.commands import WATCH, Command, command_topic, encode_command
 from taskmq.model.telemetry.events import ALL_EVENTS, Event, EventBatch, decode_batch, worker_topic

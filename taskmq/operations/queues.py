@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
 from taskmq.client.queues import announce_pauses
-from taskmq.contracts.broker import Broker, Counting, QueueStats
+from taskmq.contracts.broker import Broker, QueueStats
+from taskmq.contracts.broker_abilities import Counting
 from taskmq.contracts.jobs import Lane, PauseStore, QueueBacklog
 from taskmq.contracts.stores import coordinator_required
 from taskmq.errors import InvalidOption, QueueMissing, StateUnavailable, StoreUnavailable, UnsupportedFeature

@@ -38,7 +38,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from taskmq.client.session import Session
-from taskmq.contracts.broker import Broadcasting, Counting
+from taskmq.contracts.broker_abilities import Broadcasting, Counting
 from taskmq.contracts.jobs import DispatchedJob, HistoryEntry, JobRecord, JobStore, ReturnedJob, Withdrawn
 from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, StoreUnavailable

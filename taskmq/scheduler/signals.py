@@ -13,7 +13,8 @@ import uuid
 from collections.abc import Callable, Collection
 from typing import Final
 
-from taskmq.contracts.broker import Broadcasting, Broker
+from taskmq.contracts.broker import Broker
+from taskmq.contracts.broker_abilities import Broadcasting
 from taskmq.contracts.jobs import READY_TOPIC, RUNS_TOPIC, decode_lanes
 from taskmq.durable.announcements import listen
 from taskmq.durable.service import pause

@@ -9,7 +9,8 @@ Wake-ups are hints: a holder polls twice a second.
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
-from taskmq.contracts.broker import Broadcasting, Broker
+from taskmq.contracts.broker import Broker
+from taskmq.contracts.broker_abilities import Broadcasting
 from taskmq.contracts.jobs import (
     DispatchBatch,
     DispatchStore,

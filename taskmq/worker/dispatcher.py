@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.broker import Delivery, is_revoked
+from taskmq.contracts.broker import Delivery
+from taskmq.contracts.broker_abilities import is_revoked
 from taskmq.executors import ThreadExecutor
 from taskmq.model.commands import Preemption
 from taskmq.model.history.redaction import Redactor

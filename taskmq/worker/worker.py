@@ -11,7 +11,8 @@ from typing import Final
 
 from taskmq.app import TaskMQ
 from taskmq.client.queues import StatePauses
-from taskmq.contracts.broker import Broadcasting, Broker, Consumer, Parcelling, Subscription
+from taskmq.contracts.broker import Broker, Consumer, Subscription
+from taskmq.contracts.broker_abilities import Broadcasting, Parcelling
 from taskmq.durable.service import Service, ServiceGroup, pause, unless_set
 from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing
 from taskmq.executors import ProcessExecutor

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import taskmq.contracts.broker
+import taskmq.contracts.broker_abilities
 import taskmq.contracts.jobs
 import taskmq.contracts.stores
 from tests.docs.blocks import ROOT, write_files
@@ -32,7 +32,7 @@ def test_the_names_on_the_page_exist() -> None:
 
     optional = {"PublishingMany", "Broadcasting", "Listening", "Archiving", "Deleting", "Diagnosable", "Revocable"}
     assert {name for name in {*optional, "TimeLimited"} if f"`{name}`" not in text} == set()
-    assert {*optional, "TimeLimited"} <= set(public_names(taskmq.contracts.broker))
+    assert {*optional, "TimeLimited"} <= set(public_names(taskmq.contracts.broker_abilities))
     assert {"State", "Coordinator"} <= set(taskmq.contracts.stores.__all__)
     assert "JobStore" in taskmq.contracts.jobs.__all__
     from taskmq.testing.job_store_suite import JobStoreSuite

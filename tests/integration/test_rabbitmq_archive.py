@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from taskmq import QueueMissing, Unroutable
-from taskmq.contracts.broker import Archiving
+from taskmq.contracts.broker_abilities import Archiving
 from taskmq.model.topology import dead_letter_queue
 from taskmq.testing.broker_suite.case import bodies, message
 from taskmq.testing.runner import case, eventually, raises

@@ -8,15 +8,8 @@ from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
-from taskmq.contracts.broker import (
-    BrokerOptions,
-    Browser,
-    Delivery,
-    Outgoing,
-    QueueStats,
-    Subscription,
-    ignore_connection,
-)
+from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription
+from taskmq.contracts.broker_abilities import ignore_connection
 from taskmq.contracts.finding import Finding
 from taskmq.errors import BrokerUnavailable, QueueMissing, TooLarge
 from taskmq.model.topology import ReportQueue, WorkQueue

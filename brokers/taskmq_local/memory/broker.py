@@ -4,15 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from taskmq.contracts.broker import (
-    BrokerOptions,
-    Browser,
-    Delivery,
-    Outgoing,
-    QueueStats,
-    Subscription,
-    ignore_connection,
-)
+from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription
+from taskmq.contracts.broker_abilities import ignore_connection
 from taskmq.errors import BrokerUnavailable, QueueMissing, SendError, TooLarge, Unroutable
 from taskmq.model.topology import ReportQueue, WorkQueue
 from taskmq_local.database.loop_wakeup import LoopWakeup

@@ -10,7 +10,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from taskmq.contracts.broker import HANDED_OVER, Broker
+from taskmq.contracts.broker import Broker
+from taskmq.contracts.broker_abilities import HANDED_OVER
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.topology_plan import Topology
 from taskmq.errors import AccessDenied, QueueMissing

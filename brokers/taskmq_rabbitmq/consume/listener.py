@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from taskmq.contracts.broker import ignore_connection
+from taskmq.contracts.broker_abilities import ignore_connection
 from taskmq.contracts.loggers import contained_logger
 from taskmq.errors import AccessDenied, BrokerUnavailable, TaskMQError, TopologyMismatch
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.broker import Broker, Diagnosable, QueueStats
+from taskmq.contracts.broker import Broker, QueueStats
+from taskmq.contracts.broker_abilities import Diagnosable
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.jobs import JobStore, ReplicaStatus, Replicated
 from taskmq.contracts.stores import DiagnosableState, Timekeeper

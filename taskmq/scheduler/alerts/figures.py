@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.broker import Alarming
+from taskmq.contracts.broker_abilities import Alarming
 from taskmq.contracts.history import RollupFilter, history_of
 from taskmq.contracts.jobs import JobStore
 from taskmq.model.history.alerts import OF_RUNS, AlertRule

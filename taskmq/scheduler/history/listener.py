@@ -16,7 +16,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from taskmq.contracts.broker import Broadcasting, Broker
+from taskmq.contracts.broker import Broker
+from taskmq.contracts.broker_abilities import Broadcasting
 from taskmq.contracts.history import RollupStore
 from taskmq.contracts.jobs import JobStore
 from taskmq.contracts.stores import Lease

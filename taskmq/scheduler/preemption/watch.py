@@ -23,7 +23,7 @@ from math import inf
 from typing import Final
 
 from taskmq.client.session import Session
-from taskmq.contracts.broker import Broadcasting
+from taskmq.contracts.broker_abilities import Broadcasting
 from taskmq.contracts.jobs import JobRecord, JobStore, JobUpdate, Lane, Pick
 from taskmq.durable.service import pause
 from taskmq.errors import StoreUnavailable

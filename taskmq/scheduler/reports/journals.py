@@ -10,7 +10,8 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from taskmq.contracts.broker import Broadcasting, Broker
+from taskmq.contracts.broker import Broker
+from taskmq.contracts.broker_abilities import Broadcasting
 from taskmq.contracts.jobs import JournalStore
 from taskmq.errors import StoreUnavailable
 from taskmq.model.history.journals import SaveAnswer, encode_answers

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from taskmq.contracts.broker import Broadcasting
+from taskmq.contracts.broker_abilities import Broadcasting
 from taskmq.contracts.jobs import JobStore, Lane, encode_lanes, ready_topic
 
 _PACE: Final = 0.004

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import unittest
 
-from taskmq.contracts.broker import Deleting
+from taskmq.contracts.broker_abilities import Deleting
 from taskmq.errors import QueueMissing
 from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue
 from taskmq.testing.broker_suite.case import BrokerCase, bodies, message

@@ -5,7 +5,8 @@ import unittest
 from collections.abc import Collection
 from typing import cast
 
-from taskmq.contracts.broker import Broadcasting, Broker, Listening
+from taskmq.contracts.broker import Broker
+from taskmq.contracts.broker_abilities import Broadcasting, Listening
 from taskmq.testing.broker_suite.case import BrokerCase
 from taskmq.testing.runner import case, eventually
 

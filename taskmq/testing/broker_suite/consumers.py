@@ -3,7 +3,8 @@
 import asyncio
 import time
 
-from taskmq.contracts.broker import Broadcasting, Delivery, Subscription
+from taskmq.contracts.broker import Delivery, Subscription
+from taskmq.contracts.broker_abilities import Broadcasting
 from taskmq.errors import QueueMissing
 from taskmq.model.topology import is_jobs_queue
 from taskmq.testing.broker_suite.case import BrokerCase, Inbox, bodies, message, peek

@@ -4,7 +4,8 @@ import unittest
 
 from msgspec.structs import replace
 
-from taskmq.contracts.broker import Broker, Outgoing, PublishingMany
+from taskmq.contracts.broker import Broker, Outgoing
+from taskmq.contracts.broker_abilities import PublishingMany
 from taskmq.errors import BrokerUnavailable, TooLarge, Unroutable
 from taskmq.model.envelope import new_job_id
 from taskmq.testing.broker_suite.case import BrokerCase, bodies, message

@@ -16,7 +16,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.contracts.broker import Delivery, is_revoked
+from taskmq.contracts.broker import Delivery
+from taskmq.contracts.broker_abilities import is_revoked
 from taskmq.model.clock import Clock
 from taskmq.model.outcome import Interrupted, Outcome, Parked, Retried, Snoozed
 from taskmq.model.units import to_ms

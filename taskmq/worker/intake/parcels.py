@@ -16,7 +16,8 @@ from typing import Final
 
 import msgspec
 
-from taskmq.contracts.broker import Delivery, is_revoked
+from taskmq.contracts.broker import Delivery
+from taskmq.contracts.broker_abilities import is_revoked
 from taskmq.errors import MalformedMessage
 from taskmq.model.envelope import JSON, decode_envelope
 from taskmq.model.jobs.reports import decode_parcel
@@ -145,7 +146,7 @@ class ParcelPart(msgspec.Struct, eq=False):
 
     @property
     def revoked(self) -> bool:
-        """See `taskmq.contracts.broker.Revocable`."""
+        """See `taskmq.contracts.broker_abilities.Revocable`."""
         return not self._settled and is_revoked(self._parcel.delivery)
 
     def ack(self) -> None:

@@ -17,7 +17,8 @@ import contextvars
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from taskmq.contracts.broker import Delivery, is_revoked
+from taskmq.contracts.broker import Delivery
+from taskmq.contracts.broker_abilities import is_revoked
 from taskmq.errors import InvalidOption
 from taskmq.executors import ThreadExecutor
 from taskmq.model.clock import Clock

@@ -50,7 +50,8 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.broker import HANDED_OVER, Consumer, Delivery, Outgoing, TimeLimited, is_revoked
+from taskmq.contracts.broker import Consumer, Delivery, Outgoing
+from taskmq.contracts.broker_abilities import HANDED_OVER, TimeLimited, is_revoked
 from taskmq.contracts.republish import copy_message
 from taskmq.contracts.stores import Lease, LeaseStore
 from taskmq.durable.lease_keeper import LeaseKeeper

@@ -68,7 +68,7 @@ class RecoveredDelivery(_Copy):
 
     @property
     def revoked(self) -> bool:
-        """See `taskmq.contracts.broker.Revocable`."""
+        """See `taskmq.contracts.broker_abilities.Revocable`."""
         return getattr(self._standby, "revoked", False) is True
 
     def ack(self) -> None:

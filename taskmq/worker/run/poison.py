@@ -26,7 +26,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from taskmq.contracts.broker import Delivery, is_revoked
+from taskmq.contracts.broker import Delivery
+from taskmq.contracts.broker_abilities import is_revoked
 from taskmq.errors import WorkerLost
 from taskmq.model.outcome import STOPPED, Dead, Interrupted, Outcome, Retried
 from taskmq.worker.attempt import Attempt

@@ -10,7 +10,8 @@ from datetime import timedelta
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.broker import Delivery, is_revoked
+from taskmq.contracts.broker import Delivery
+from taskmq.contracts.broker_abilities import is_revoked
 from taskmq.errors import InvalidArguments, MalformedMessage, RunSuperseded
 from taskmq.executors import CoroutineExecutor
 from taskmq.middleware.chain import Proceed, execute_chain

@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 
 from taskmq.client.large_values import LargeValues
-from taskmq.contracts.broker import Broadcasting, Broker, Listening
+from taskmq.contracts.broker import Broker
+from taskmq.contracts.broker_abilities import Broadcasting, Listening
 from taskmq.contracts.stores import BegunRun
 from taskmq.errors import (
     BrokerUnavailable,

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from taskmq.contracts.broker import Broadcasting, Listening
+from taskmq.contracts.broker_abilities import Broadcasting, Listening
 from taskmq.errors import MalformedMessage
 from taskmq.model.commands import PAUSES_ASKED, QUEUES, QueuePause, command_topic, decode_command
 

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from taskmq.contracts.broker import Broadcasting
+from taskmq.contracts.broker_abilities import Broadcasting
 from taskmq.durable.announcements import listen
 from taskmq.errors import InvalidOption, MalformedMessage
 from taskmq.model.commands import (

@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from taskmq.contracts.broker import Broadcasting, Delivery
+from taskmq.contracts.broker import Delivery
+from taskmq.contracts.broker_abilities import Broadcasting
 from taskmq.durable.service import pause
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import Envelope

@@ -7,7 +7,7 @@ import asyncio
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.broker import Broadcasting
+from taskmq.contracts.broker_abilities import Broadcasting
 from taskmq.durable.service import pause, unless_set
 from taskmq.model.jobs.registrations import TASKS_TOLD, encode_told
 from taskmq.tasks.registration import registrations_of

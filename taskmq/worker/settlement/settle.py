@@ -36,7 +36,8 @@ from typing import Final, assert_never
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.broker import Delivery, HeaderValue, Outgoing, Revocable
+from taskmq.contracts.broker import Delivery, HeaderValue, Outgoing
+from taskmq.contracts.broker_abilities import Revocable
 from taskmq.contracts.stores import ErrorRecord, ResultRecord, ResultStore
 from taskmq.errors import (
     EncodeError,

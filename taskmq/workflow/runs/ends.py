@@ -8,7 +8,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from taskmq.client.session import Session
-from taskmq.contracts.broker import Broadcasting
+from taskmq.contracts.broker_abilities import Broadcasting
 from taskmq.contracts.jobs import RUN_ENDS_TOPIC
 from taskmq.errors import BrokerUnavailable, TopologyMismatch
 

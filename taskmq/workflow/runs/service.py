@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from taskmq.client.sessions import Sessions
-from taskmq.contracts.broker import Broadcasting
+from taskmq.contracts.broker_abilities import Broadcasting
 from taskmq.contracts.jobs import RUNS_TOPIC, JobStore, NewInboxRow, NewRun, RunStore
 from taskmq.errors import InvalidArguments, InvalidOption, RunClosed, RunNotFound, UnsupportedFeature
 from taskmq.model.backoff import Backoff

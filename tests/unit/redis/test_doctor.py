@@ -1,6 +1,7 @@
 import pytest
 
-from taskmq.contracts.broker import BrokerOptions, Diagnosable
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.broker_abilities import Diagnosable
 from taskmq_redis import open_state
 from taskmq_redis.doctor import diagnose, parse_info
 

@@ -11,7 +11,8 @@ from uuid import uuid4
 
 from taskmq import TaskMQ
 from taskmq.client.session import Session
-from taskmq.contracts.broker import Broker, BrokerOptions, Delivery, Listening, Outgoing, Subscription
+from taskmq.contracts.broker import Broker, BrokerOptions, Delivery, Outgoing, Subscription
+from taskmq.contracts.broker_abilities import Listening
 from taskmq.contracts.jobs import PARTITIONS, JobRecord, NewJob, partition_key, partition_of, ready_topic
 from taskmq.durable.service import Service
 from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope, new_job_id

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.contracts.broker import Broker, Listening
+from taskmq.contracts.broker import Broker
+from taskmq.contracts.broker_abilities import Listening
 from taskmq.durable.service import ServiceGroup
 from taskmq.errors import AccessDenied, BrokerUnavailable, UnsupportedFeature
 from taskmq.events.control import command_workers, reach_broker

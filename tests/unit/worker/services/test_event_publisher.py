@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from taskmq import Context, EventStream, Ignore, JobEvent, Reject, RetryPolicy, Snooze, TaskMQ, WorkerEvent
-from taskmq.contracts.broker import BrokerOptions, Listening
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.broker_abilities import Listening
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.durable.service import ServiceGroup
 from taskmq.errors import UnsupportedFeature
