@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import msgspec
 from cyclopts import Parameter
 
 from taskmq.api.job_requests import JobSignalBody, SubmitBody, UpstreamJob
@@ -12,6 +11,7 @@ from taskmq.cli.actor import name_caller, of_tenant
 from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
 from taskmq.cli.flags import JobFlags
 from taskmq.cli.jobs.hints import add_hint, ask_about
+from taskmq.cli.jobs.history import attempts, explain, history
 from taskmq.cli.output import note, print_rows
 from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import (
@@ -26,10 +26,9 @@ from taskmq.errors import InvalidOption, JobConflict, JobNotFound
 from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.keys import tenant_key
 from taskmq.model.states import JobState
-from taskmq.model.units import size_text
 
 if TYPE_CHECKING:
-    from taskmq.api.jobs import AttemptView, ChangedJob, HistoryView, JobView
+    from taskmq.api.jobs import ChangedJob, JobView
     from taskmq.cli.server_link import Pages
 
 _LIST_COLUMNS: Final = (
@@ -45,18 +44,6 @@ _LIST_COLUMNS: Final = (
     "submitted",
     "finished",
     "reason",
-)
-_HISTORY_COLUMNS: Final = ("version", "at", "kind", "state", "by", "note")
-_ATTEMPT_COLUMNS: Final = (
-    "attempt",
-    "state",
-    "started",
-    "ended",
-    "worker",
-    "app_version",
-    "processor",
-    "memory",
-    "error",
 )
 _ACTED_COLUMNS: Final = ("job", "state", "refused")
 
@@ -313,76 +300,6 @@ def clone(
         lambda api: api.jobs.clone(job, new_id=new_id, at=instant, args=positional, kwargs=named, priority=priority),
     )
     show_record(made, lambda: {"job": made.job_id, "retry_of": job})
-    return OK
-
-
-@of_tenant
-def explain(job: str, /) -> int:
-    """Explain what a job of the store is waiting for, when it is expected to start, and what would help."""
-    found = ask_about(job, lambda api: api.jobs.explain(job))
-
-    def row() -> dict[str, Any]:
-        start = found.start
-        expected: dict[str, Any] = {}
-        if start is not None:
-            likely, earliest, latest = (
-                f"{instant:%Y-%m-%dT%H:%M:%SZ}" for instant in (start.likely, start.earliest, start.latest)
-            )
-            expected = {
-                "position": start.position,
-                "expected_start": f"{likely}, between {earliest} and {latest}",
-            }
-        fields = {
-            "job": job,
-            "state": found.state,
-            "answer": found.answer,
-            **expected,
-            "reasons": [each for each in found.reasons if each != found.answer],
-            "alternatives": [each.text for each in found.alternatives],
-        }
-        return {name: value for name, value in fields.items() if value}
-
-    show_record(found, row)
-    return OK
-
-
-@of_tenant
-def history(job: str, /) -> int:
-    """List the exceptional events of a job, such as changes and cancellations: by whom, and why.
-
-    Args:
-        job: The job's id.
-    """
-
-    def row(entry: "HistoryView") -> dict[str, Any]:
-        return {**msgspec.structs.asdict(entry), "at": text_of_instant(entry.at)}
-
-    show_rows(_HISTORY_COLUMNS, ask_about(job, lambda api: api.jobs.history(job)), row)
-    return OK
-
-
-@of_tenant
-def attempts(job: str, /) -> int:
-    """List the attempts of a job.
-
-    Args:
-        job: The job's id.
-    """
-
-    def row(one: "AttemptView") -> dict[str, Any]:
-        return {
-            "attempt": one.attempt,
-            "state": one.state,
-            "started": text_of_instant(one.started),
-            "ended": text_of_instant(one.ended),
-            "worker": one.worker,
-            "app_version": one.app_version,
-            "processor": "" if one.processor_seconds is None else f"{one.processor_seconds:g} s",
-            "memory": "" if one.peak_memory is None else size_text(one.peak_memory),
-            "error": "" if one.error is None else f"{one.error.type}: {one.error.message}",
-        }
-
-    show_rows(_ATTEMPT_COLUMNS, ask_about(job, lambda api: api.jobs.attempts(job)), row)
     return OK
 
 
