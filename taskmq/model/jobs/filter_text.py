@@ -27,9 +27,7 @@ _WORDS: Final[dict[str, frozenset[JobState]]] = {
     "claimed": frozenset({JobState.DISPATCHED}),
     "processing": frozenset({JobState.RUNNING}),
     "completed": frozenset({JobState.SUCCEEDED}),
-    "pending": frozenset(
-        {JobState.WAITING, JobState.HELD, JobState.SCHEDULED, JobState.QUEUED, JobState.RETRYING},
-    ),
+    "pending": frozenset({JobState.WAITING, JobState.HELD, JobState.SCHEDULED, JobState.QUEUED, JobState.RETRYING}),
 }
 _LISTS: Final = {"task": "tasks", "queue": "queues", "key": "keys", "error": "errors", "id": "ids"}
 _SPANS: Final = {"duration": "min_ran", "wait": "min_waited"}
@@ -43,12 +41,7 @@ _HELD: Final = "held"
 RUN_STATES: Final = {**{str(state): state for state in RunState}, _HELD: RunState.RUNNING}
 """States of runs by the words of filters; a held run is `running`."""
 _RETRIED: Final[tuple[Retried, ...]] = ("any", "no", "yes")
-_OTHER_NAMES: Final = {
-    "submitted": "created",
-    "name": "task",
-    "ran": "duration",
-    "finished": "ended",
-}
+_OTHER_NAMES: Final = {"submitted": "created", "name": "task", "ran": "duration", "finished": "ended"}
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
@@ -65,12 +58,19 @@ class _Value(NamedTuple):
     column: int
     is_beginning: bool = False
 
+    def refusal(self, message: str) -> InvalidFilter:
+        return _error(self.column, message)
+
 
 class _Part(NamedTuple):
     field: str
     label: str
     values: list[_Value]
     column: int
+    now: int
+
+    def refusal(self, message: str) -> InvalidFilter:
+        return _error(self.column, message)
 
 
 def parse_filter(text: str, now_ms: int) -> JobFilter:
@@ -110,14 +110,11 @@ def select_run_states(words: Collection[str]) -> dict[str, Any]:
 def _collect(text: str, now_ms: int, language: "_Language") -> dict[str, Any]:
     """Return the fields that all parts of a filter set."""
     found: dict[str, Any] = {}
-    for part in _Reader(text).parts():
-        fields = _meaning(part, now_ms, language)
+    for part in _Reader(text, now_ms).parts():
+        fields = _meaning(part, language)
         for name in fields:
             if name in found and name != "labels":
-                raise _error(
-                    part.column,
-                    f"{part.field} occurs twice: a {language.noun} must match both, so write it once",
-                )
+                raise part.refusal(f"{part.field} occurs twice: a {language.noun} must match both, so write it once")
         if "labels" in fields:
             fields["labels"] = found.get("labels", ()) + fields["labels"]
         found |= fields
@@ -132,8 +129,9 @@ def may_have_times(text: str) -> bool:
 class _Reader:
     """Splits a text into fields and values, without interpreting them."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, now: int) -> None:
         self._text = text
+        self._now = now
         self._at = 0
 
     def parts(self) -> list[_Part]:
@@ -154,7 +152,7 @@ class _Reader:
         if not self._take(":"):
             word = self._text[start:].split(maxsplit=1)[0]
             raise _error(start, f"{word!r} has no field: write for example task:{word}")
-        return _Part(field, label, self._values(field), start)
+        return _Part(field, label, self._values(field), start, self._now)
 
     def _label(self) -> str:
         start = self._at
@@ -202,50 +200,41 @@ class _Reader:
         return is_there
 
 
-def _meaning(part: _Part, now: int, language: "_Language") -> dict[str, Any]:
+def _meaning(part: _Part, language: "_Language") -> dict[str, Any]:
     """Return the fields of the filter that a part sets."""
     field, noun = part.field, language.noun
     if field.startswith("-"):
-        raise _error(part.column, f"{field}: excludes {noun}s, which is not possible: name the {noun}s to find")
+        raise part.refusal(f"{field}: excludes {noun}s, which is not possible: name the {noun}s to find")
     if (read := language.readers.get(field)) is None:
         known = language.other_names.get(field)
         hint = f"did you mean {known!r}?" if known else did_you_mean(field, language.fields)
-        raise _error(part.column, f"unknown field {field!r}: {hint}")
-    return read(part, now)
+        raise part.refusal(f"unknown field {field!r}: {hint}")
+    return read(part)
 
 
-def _read_status(part: _Part, now: int) -> dict[str, Any]:
-    del now
+def _read_status(part: _Part) -> dict[str, Any]:
     states: set[JobState] = set()
     for value in part.values:
         if value.is_beginning or (meant := _WORDS.get(value.text.lower())) is None:
-            raise _error(value.column, f"unknown status {value.text!r}: {did_you_mean(value.text, _WORDS)}")
+            raise value.refusal(f"unknown status {value.text!r}: {did_you_mean(value.text, _WORDS)}")
         states |= meant
     return {"states": frozenset(states)}
 
 
-def _read_run_status(part: _Part, now: int) -> dict[str, Any]:
-    del now
+def _read_run_status(part: _Part) -> dict[str, Any]:
     for value in part.values:
         if value.is_beginning or value.text not in RUN_STATES:
-            raise _error(value.column, f"unknown status {value.text!r}: {did_you_mean(value.text, RUN_STATES)}")
+            raise value.refusal(f"unknown status {value.text!r}: {did_you_mean(value.text, RUN_STATES)}")
     return select_run_states([value.text for value in part.values])
 
 
-def _read_workflow(part: _Part, now: int) -> dict[str, Any]:
-    del now
+def _read_workflow(part: _Part) -> dict[str, Any]:
     if len(part.values) > 1:
-        raise _error(part.values[1].column, "workflow takes one name; a star stands for any text: workflow:nightly*")
+        raise part.values[1].refusal("workflow takes one name; a star stands for any text: workflow:nightly*")
     return {"workflow": part.values[0].text + "*" * part.values[0].is_beginning}
 
 
-def _read_parent(part: _Part, now: int) -> dict[str, Any]:
-    del now
-    return {"parent": _only(part).text}
-
-
-def _read_names(part: _Part, now: int) -> dict[str, Any]:
-    del now
+def _read_names(part: _Part) -> dict[str, Any]:
     for value in part.values:
         if value.is_beginning:
             return _read_beginning(part, value)
@@ -254,55 +243,49 @@ def _read_names(part: _Part, now: int) -> dict[str, Any]:
 
 def _read_beginning(part: _Part, value: _Value) -> dict[str, Any]:
     if part.field != "task":
-        raise _error(value.column, f"{part.field} matches no prefixes, only task does: write the whole value")
+        raise value.refusal(f"{part.field} matches no prefixes, only task does: write the whole value")
     if not value.text or len(part.values) > 1:
-        raise _error(value.column, "a filter has at most one prefix of a task, such as task:billing.*")
+        raise value.refusal("a filter has at most one prefix of a task, such as task:billing.*")
     return {"task_prefix": value.text}
 
 
-def _read_tenant(part: _Part, now: int) -> dict[str, Any]:
-    del now
-    return {"tenant": _only(part).text}
+def _read_text(part: _Part) -> dict[str, Any]:
+    return {part.field: _only(part).text}
 
 
-def _read_retried(part: _Part, now: int) -> dict[str, Any]:
-    del now
+def _read_retried(part: _Part) -> dict[str, Any]:
     value = _only(part)
     if value.text not in _RETRIED:
-        raise _error(value.column, f"retried:{value.text} is not a choice: write {_EXAMPLES['retried']}, no or any")
+        raise value.refusal(f"retried:{value.text} is not a choice: write {_EXAMPLES['retried']}, no or any")
     return {"retried": value.text}
 
 
-def _read_via(part: _Part, now: int) -> dict[str, Any]:
-    del now
+def _read_via(part: _Part) -> dict[str, Any]:
     value = _only(part)
     if value.text not in get_args(ViaChoice):
-        raise _error(value.column, f"via:{value.text} is not a choice: write {_EXAMPLES['via']}, store or any")
+        raise value.refusal(f"via:{value.text} is not a choice: write {_EXAMPLES['via']}, store or any")
     return {"via": value.text}
 
 
-def _read_label(part: _Part, now: int) -> dict[str, Any]:
-    del now
+def _read_label(part: _Part) -> dict[str, Any]:
     if not part.label:
-        raise _error(part.column, "the label has no name: write for example label.team:ops")
+        raise part.refusal("the label has no name: write for example label.team:ops")
     return {"labels": ((part.label, _only(part).text),)}
 
 
-def _read_attempt(part: _Part, now: int) -> dict[str, Any]:
-    del now
+def _read_attempt(part: _Part) -> dict[str, Any]:
     value, rest, least = _at_least(part)
     if _COUNT.fullmatch(rest) is None:
-        raise _error(value.column, f"{value.text!r} is not a number of attempts: write for example attempt:>=3")
+        raise value.refusal(f"{value.text!r} is not a number of attempts: write for example attempt:>=3")
     return {"min_attempt": int(rest) + least}
 
 
-def _read_span(part: _Part, now: int) -> dict[str, Any]:
-    del now
+def _read_span(part: _Part) -> dict[str, Any]:
     value, rest, least = _at_least(part)
     try:
         return {_SPANS[part.field]: to_ms(parse_duration(rest)) + least}
     except InvalidOption:
-        raise _error(value.column, f"{rest!r} is not a duration: write for example {_EXAMPLES[part.field]}") from None
+        raise value.refusal(f"{rest!r} is not a duration: write for example {_EXAMPLES[part.field]}") from None
 
 
 def _at_least(part: _Part) -> tuple[_Value, str, int]:
@@ -311,26 +294,26 @@ def _at_least(part: _Part) -> tuple[_Value, str, int]:
     for sign, least in ((">=", 0), (">", 1)):
         if value.text.startswith(sign):
             return value, value.text.removeprefix(sign), least
-    raise _error(value.column, f"{part.field} takes a minimum only: write {_EXAMPLES[part.field]}")
+    raise value.refusal(f"{part.field} takes a minimum only: write {_EXAMPLES[part.field]}")
 
 
-def _read_time(part: _Part, now: int) -> dict[str, Any]:
-    end, instant = _read_bound(part, now)
+def _read_time(part: _Part) -> dict[str, Any]:
+    end, instant = _read_bound(part)
     return {f"{_TIMES[part.field]}_{end}": instant}
 
 
-def _read_started(part: _Part, now: int) -> dict[str, Any]:
-    end, instant = _read_bound(part, now)
+def _read_started(part: _Part) -> dict[str, Any]:
+    end, instant = _read_bound(part)
     return {"since" if end == "from" else "until": instant}
 
 
-def _read_bound(part: _Part, now: int) -> tuple[str, int]:
+def _read_bound(part: _Part) -> tuple[str, int]:
     """Return `from` or `before`, and the instant."""
     value = _only(part)
     for sign, end, later in ((">=", "from", 0), (">", "from", 1), ("<=", "before", 1), ("<", "before", 0)):
         if value.text.startswith(sign):
-            return end, _instant(value, value.text.removeprefix(sign), now) + later
-    raise _error(value.column, f"{part.field} needs a > or < before the time: write {_EXAMPLES[part.field]}")
+            return end, _instant(value, value.text.removeprefix(sign), part.now) + later
+    raise value.refusal(f"{part.field} needs a > or < before the time: write {_EXAMPLES[part.field]}")
 
 
 def _instant(value: _Value, text: str, now: int) -> int:
@@ -340,28 +323,24 @@ def _instant(value: _Value, text: str, now: int) -> int:
         try:
             span = to_ms(parse_duration(text[1:]))
         except InvalidOption:
-            raise _error(
-                value.column, f"{text!r} is not a relative time: write for example -24h, +30m or -7d"
-            ) from None
+            raise value.refusal(f"{text!r} is not a relative time: write for example -24h, +30m or -7d") from None
         instant = now - span if text[0] == "-" else now + span
         return min(max(instant, 0), LAST_INSTANT)
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise _error(
-            value.column, f"{text!r} is not a time: write for example -24h or 2026-01-31T08:00:00Z"
-        ) from None
+        raise value.refusal(f"{text!r} is not a time: write for example -24h or 2026-01-31T08:00:00Z") from None
     if when.tzinfo is None:
-        raise _error(value.column, f"{text!r} has no zone: put Z (UTC) or for example +01:00 after the time")
+        raise value.refusal(f"{text!r} has no zone: put Z (UTC) or for example +01:00 after the time")
     return min(max((when - _EPOCH) // _MS, 0), LAST_INSTANT)
 
 
 def _only(part: _Part) -> _Value:
     if len(part.values) > 1:
-        raise _error(part.values[1].column, f"{part.field} takes one value: put quotes around one with a comma")
+        raise part.values[1].refusal(f"{part.field} takes one value: put quotes around one with a comma")
     (value,) = part.values
     if value.is_beginning:
-        raise _error(value.column, f"{part.field} matches no prefixes: put quotes around a star")
+        raise value.refusal(f"{part.field} matches no prefixes: put quotes around a star")
     return value
 
 
@@ -375,15 +354,15 @@ class _Language(NamedTuple):
     noun: str
     fields: tuple[str, ...]
     other_names: Mapping[str, str]
-    readers: Mapping[str, Callable[[_Part, int], dict[str, Any]]]
+    readers: Mapping[str, Callable[[_Part], dict[str, Any]]]
 
 
-_READERS: Final[dict[str, Callable[[_Part, int], dict[str, Any]]]] = {
+_READERS: Final[dict[str, Callable[[_Part], dict[str, Any]]]] = {
     # The API's name for it; `status` has the API's original words there.
     "state": _read_status,
     "status": _read_status,
     **dict.fromkeys(_LISTS, _read_names),
-    "tenant": _read_tenant,
+    "tenant": _read_text,
     "label": _read_label,
     "attempt": _read_attempt,
     "retried": _read_retried,
@@ -413,9 +392,9 @@ _RUNS: Final = _Language(
         "state": _read_run_status,
         "status": _read_run_status,
         "workflow": _read_workflow,
-        "tenant": _read_tenant,
+        "tenant": _read_text,
         "label": _read_label,
-        "parent": _read_parent,
+        "parent": _read_text,
         "started": _read_started,
     },
 )
