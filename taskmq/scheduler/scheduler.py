@@ -7,6 +7,7 @@ import socket
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -100,11 +101,6 @@ class Scheduler:
         self._store: JobStore | None = None
         self._leases: PartitionLeases | None = None
         self._wakeups: Wakeups | None = None
-        self._releases: DependentReleases | None = None
-        self._reactions: ReactionTable | None = None
-        self._runs: RunAdvances | None = None
-        self._proofs: InvitationProofs | None = None
-        self._pauses: PausedQueues | None = None
         self._nodes: NodeRegistrar | None = None
         self._versions: VersionRecorder | None = None
 
@@ -131,7 +127,7 @@ class Scheduler:
                 return
             if not await self._until_reached(lambda: records.upsert(self._app.schedules)):
                 return
-            proofs = self._proofs = InvitationProofs(store.dispatching)
+            proofs = InvitationProofs(store.dispatching)
             if not await self._until_reached(proofs.read):
                 return
             tasks = TaskRegistrar(self._app, store.tasks, me=self._me) if isinstance(store, Catalogued) else None
@@ -139,14 +135,14 @@ class Scheduler:
             wakeups = self._wakeups = Wakeups(store.dispatching, session.broker)
             kept = session.pauses
             assert kept is not None
-            pauses = self._pauses = PausedQueues(
+            pauses = PausedQueues(
                 session.broker,
                 kept,
                 app=self._app.name if kept is store else None,
                 on_change=wakeups.wake_all,
             )
             await pauses.load()
-            runs = self._runs = RunAdvances(self._app, store, wakeups, clock=self._clock)
+            runs = RunAdvances(self._app, store, wakeups, clock=self._clock)
             signals = Signals(
                 session.broker,
                 self._workers,
@@ -157,18 +153,33 @@ class Scheduler:
                 on_tasks=_ignore if tasks is None else tasks.receive,
                 on_worker=self._on_worker,
             )
+            releases = DependentReleases(store, wakeups)
+            reactions = ReactionTable(self._app, store, me=self._me)
+            hold = partial(
+                HeldPartition,
+                self._app,
+                store,
+                workers=self._workers,
+                clock=self._clock,
+                pace=self._pace,
+                proofs=proofs,
+                paused=pauses,
+                wakeups=wakeups,
+                releases=releases,
+                runs=runs,
+                reactions=reactions,
+                counts=self._counts,
+            )
             leases = self._leases = PartitionLeases(
                 store.dispatching,
                 address=store.address,
                 me=self._me,
-                on_acquire=self._on_acquire,
+                on_acquire=lambda lease: self._begin(hold(lease), wakeups),
                 on_give=self._on_give,
                 on_lose=self._on_lose,
                 on_free=wakeups.announce_freed,
                 on_refuse=self._on_refuse,
             )
-            releases = self._releases = DependentReleases(store, wakeups)
-            reactions = self._reactions = ReactionTable(self._app, store, me=self._me)
             self._has_begun = True
             async with ServiceGroup() as group:
                 await group.start(signals, "listens to signals")
@@ -180,12 +191,12 @@ class Scheduler:
                     (HeldJobReleases(self._app, store, self._workers), "releases held jobs"),
                     (reactions, "reads stored reactions"),
                     (EndReactions(self._app, store, reactions, me=self._me), "delivers ends to reactions"),
+                    (AuditSeal(store, me=self._me), "seals the audit log"),
+                    (BulkRunner(self._app, me=self._me), "executes bulk operations"),
+                    (proofs, "reads report keys"),
+                    (nodes, "registers nodes"),
                 ):
                     await group.start(each, purpose)
-                await group.start(AuditSeal(store, me=self._me), "seals the audit log")
-                await group.start(BulkRunner(self._app, me=self._me), "executes bulk operations")
-                await group.start(proofs, "reads report keys")
-                await group.start(nodes, "registers nodes")
                 if tasks is not None:
                     await group.start(tasks, "registers tasks")
                 if isinstance(store, Remembering):
@@ -324,33 +335,11 @@ class Scheduler:
         await self._work.aclose(grace=_DAYS)
         await leases.aclose()
 
-    def _on_acquire(self, lease: HeldLease) -> None:
-        assert self._store is not None
-        assert self._proofs is not None
-        assert self._wakeups is not None
-        assert self._releases is not None
-        assert self._runs is not None
-        assert self._reactions is not None
-        assert self._pauses is not None
-        held = HeldPartition(
-            self._app,
-            self._store,
-            lease,
-            self._workers,
-            clock=self._clock,
-            pace=self._pace,
-            proofs=self._proofs,
-            paused=self._pauses,
-            wakeups=self._wakeups,
-            releases=self._releases,
-            runs=self._runs,
-            reactions=self._reactions,
-            counts=self._counts,
-        )
-        self._held[lease.partition] = held
+    def _begin(self, held: HeldPartition, wakeups: Wakeups) -> None:
+        self._held[held.lease.partition] = held
         dispatcher = held.dispatcher
-        self._wakeups.hold(
-            lease,
+        wakeups.hold(
+            held.lease,
             held.state,
             held.timers,
             find_hold=dispatcher.hold_for,
