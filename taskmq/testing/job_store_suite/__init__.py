@@ -52,9 +52,11 @@ from taskmq.testing.job_store_suite.reports import (
     HeldJobCases,
     Interruptions,
     JournalCases,
+    ReportBatches,
     ReportProofs,
     Reports,
     RestoredStores,
+    StaleReports,
 )
 from taskmq.testing.job_store_suite.resumption import Resumptions
 from taskmq.testing.job_store_suite.retention import Retention
@@ -80,6 +82,8 @@ class JobStoreSuite(
     Returns,
     StartCases,
     Reports,
+    StaleReports,
+    ReportBatches,
     Interruptions,
     ReportProofs,
     HeldJobCases,

@@ -35,6 +35,12 @@ LONG: Final = 3_600.0
 QUEUE: Final = "mail"
 BODY: Final = b'{"task":"send_mail","args":[1]}'
 
+REPORT_KINDS: Final[tuple[ReportKind, ...]] = (
+    "started", "succeeded", "failed", "retry", "snoozed", "expired", "cancelled", "refused", "interrupted",
+    "detached", "alive", "held",
+)  # fmt: skip
+"""Kinds of reports that change a job."""
+
 # Ids of one millisecond are ordered by creation, and those of two processes differ.
 _order = itertools.count(int.from_bytes(os.urandom(4)) << 12)
 
@@ -328,3 +334,8 @@ _WAYS: Final[dict[JobState, _Way]] = {
     JobState.SKIPPED: _make_skipped,
     JobState.UPSTREAM_FAILED: _make_upstream_failed,
 }
+
+
+def without_event_fields(job: JobRecord) -> dict[str, Any]:
+    """Return the record without fields that a store may change when it writes an event."""
+    return {name: getattr(job, name) for name in job.__struct_fields__ if name != "version"}

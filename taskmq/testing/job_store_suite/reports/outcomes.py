@@ -1,35 +1,23 @@
-"""Tests of workers' reports: which reports count, and their effects."""
+"""Tests of workers' reports that count, and of their effects."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from taskmq.contracts.jobs import AppliedReport, AttemptRecord, DispatchBatch, JobRecord, JobUpdate
+from taskmq.contracts.jobs import AttemptRecord, JobUpdate
 from taskmq.model.history.suspensions import MISMATCH, SUSPENDED
-from taskmq.model.jobs.reports import PREEMPTED, ReportKind, after_report, goes_on
+from taskmq.model.jobs.reports import PREEMPTED, ReportKind, after_report
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, error, forged_token, new_id, report
+from taskmq.testing.job_store_suite.driver import (
+    HOUR,
+    REPORT_KINDS,
+    error,
+    report,
+)
 from taskmq.testing.runner import case
 
-_KINDS: Sequence[ReportKind] = (
-    "started",
-    "succeeded",
-    "failed",
-    "retry",
-    "snoozed",
-    "expired",
-    "cancelled",
-    "refused",
-    "interrupted",
-    "detached",
-    "alive",
-    "held",
-)
 _ENDS: Sequence[ReportKind] = ("succeeded", "failed", "expired", "cancelled")
-_AGAIN: Sequence[ReportKind] = ("retry", "snoozed", "interrupted")
 _NOT_COUNTED: Sequence[ReportKind] = ("snoozed", "refused")
-_MANY = 500
 
 
 class Reports(JobStoreCase):
@@ -39,7 +27,7 @@ class Reports(JobStoreCase):
     async def test_each_report_leads_to_its_state_from_running_and_dispatched_jobs(self) -> None:
         driver = self.driver()
 
-        for kind in _KINDS:
+        for kind in REPORT_KINDS:
             for is_running in (False, True):
                 job = await driver.dispatch_new(queue=f"{kind} {is_running}")
                 if is_running:
@@ -307,87 +295,10 @@ class Reports(JobStoreCase):
         assert await other.store.attempts(job.id) == expected
 
     @case
-    async def test_a_report_with_another_token_is_superseded(self) -> None:
-        driver = self.driver()
-        old = await driver.dispatch_new()
-        await driver.expect_accepted(old, "interrupted")
-        job = await driver.again(old)
-        record = await driver.read(job)
-
-        for kind in _KINDS:
-            for token in (old.token, 0):
-                applied = await driver.report(job, kind, token=token)
-                assert applied == AppliedReport("superseded", JobState.DISPATCHED, QUEUE), kind
-
-        assert _without_event_fields(await driver.read(job)) == _without_event_fields(record)
-        assert await driver.store.attempts(job.id) == []
-        assert (await driver.expect_accepted(job, "succeeded")).state is JobState.SUCCEEDED
-
-    @case
-    async def test_a_report_on_a_requeued_job_is_superseded_despite_its_current_token(self) -> None:
-        driver = self.driver()
-
-        for first in _AGAIN:
-            job = await driver.dispatch_new(queue=first)
-            record = await driver.expect_accepted(job, first, delay=HOUR)
-            for kind in _KINDS:
-                applied = await driver.report(job, kind)
-                assert applied == AppliedReport("superseded", record.state, first), f"{first}, {kind}"
-            assert _without_event_fields(await driver.read(job)) == _without_event_fields(record)
-            assert len(await driver.store.attempts(job.id)) == (first == "retry")
-
-    @case
-    async def test_a_report_on_an_ended_job_is_superseded(self) -> None:
-        driver = self.driver()
-
-        for first in _ENDS:
-            job = await driver.dispatch_new(queue=first)
-            record = await driver.expect_accepted(job, first, result=b"first" if first == "succeeded" else b"")
-            for kind in _KINDS:
-                applied = await driver.report(job, kind, result=b"second")
-                assert applied == AppliedReport("superseded", record.state, first), f"{first}, {kind}"
-            assert await driver.read(job) == record
-
-    @case
-    async def test_a_job_cancelled_in_flight_ends_once(self) -> None:
-        driver = self.driver()
-        job = await driver.dispatch_new()
-        ended = await driver.expect_update(await driver.read(job), JobState.CANCELLED, kind="cancel")
-
-        applied = await driver.report(job, "succeeded", result=b"1")
-
-        assert applied == AppliedReport("superseded", JobState.CANCELLED, QUEUE)
-        assert await driver.read(job) == ended
-
-    @case
-    async def test_a_superseded_report_is_recorded_as_an_event(self) -> None:
-        driver = self.driver()
-        old = await driver.dispatch_new()
-        await driver.expect_accepted(old, "interrupted")
-        await driver.again(old)
-
-        await driver.report(old, "succeeded", worker="w9")
-
-        events = await driver.store.events(old.id)
-        assert [(event.kind, event.state) for event in events] == [("superseded", JobState.DISPATCHED)]
-
-    @case
-    async def test_a_report_on_an_unknown_job_is_unknown(self) -> None:
-        driver = self.driver()
-        job = await driver.dispatch_new()
-        unknown = [new_id(await driver.store.now_ms()), "", "no-uuid", "x" * 500, "a\0b", "\ud800", "ö"]
-
-        for kind in _KINDS:
-            applied = await driver.schedulers.apply([report(job, kind, id=job_id) for job_id in unknown])
-            assert applied == [AppliedReport("unknown")] * len(unknown)
-
-        assert await driver.state(job) is JobState.DISPATCHED
-
-    @case
     async def test_a_job_asked_to_cancel_ends_instead_of_running_again(self) -> None:
         driver = self.driver()
 
-        for kind in _KINDS:
+        for kind in REPORT_KINDS:
             job = await driver.dispatch_new(queue=kind)
             await driver.request_cancel(await driver.read(job), "not needed")
             record = await driver.expect_accepted(job, kind, delay=HOUR)
@@ -397,108 +308,6 @@ class Reports(JobStoreCase):
             assert await driver.store.attempts(job.id) == []
             assert await driver.lanes(kind) == []
         assert await driver.timers() == []
-
-    @case
-    async def test_several_reports_on_one_job_in_one_call_apply_in_order(self) -> None:
-        driver = self.driver()
-        sequences: list[tuple[list[ReportKind], list[str], JobState]] = [
-            (["started", "succeeded"], ["accepted", "accepted"], JobState.SUCCEEDED),
-            (["succeeded", "started"], ["accepted", "superseded"], JobState.SUCCEEDED),
-            (["succeeded", "failed"], ["accepted", "superseded"], JobState.SUCCEEDED),
-            (["failed", "succeeded", "started"], ["accepted", "superseded", "superseded"], JobState.FAILED),
-            (["started", "retry", "succeeded"], ["accepted", "accepted", "superseded"], JobState.RETRYING),
-            (["retry", "retry"], ["accepted", "superseded"], JobState.RETRYING),
-            (["started", "started", "snoozed"], ["accepted", "accepted", "accepted"], JobState.SCHEDULED),
-            (["interrupted", "expired"], ["accepted", "superseded"], JobState.QUEUED),
-        ]
-        jobs = (await _batch(driver, len(sequences))).jobs
-        reports = [
-            report(job, kinds[turn], delay=HOUR, result=b"1" if kinds[turn] == "succeeded" else b"")
-            # Scatter the reports of each job.
-            for turn in range(3)
-            for job, (kinds, _, _) in zip(jobs, sequences, strict=True)
-            if turn < len(kinds)
-        ]
-
-        applied = await driver.schedulers.apply(reports)
-
-        for job, (kinds, outcomes, state) in zip(jobs, sequences, strict=True):
-            found = [each.outcome for each, sent in zip(applied, reports, strict=True) if sent.id == job.id]
-            record = await driver.read(job)
-            assert found == outcomes, kinds
-            assert record.state is state, kinds
-            assert record.attempt == 1 + (state is JobState.RETRYING)
-            assert len(await driver.store.attempts(job.id)) == (state is JobState.RETRYING)
-
-    @case
-    async def test_each_report_in_one_call_returns_its_resulting_state(self) -> None:
-        driver = self.driver()
-        job = await driver.dispatch_new()
-
-        applied = await driver.schedulers.apply([report(job, "started"), report(job, "succeeded")])
-
-        assert [each.outcome for each in applied] == ["accepted", "accepted"]
-        assert applied[-1].state is JobState.SUCCEEDED
-
-    @case
-    async def test_one_superseded_report_does_not_affect_the_others(self) -> None:
-        driver = self.driver()
-        jobs = (await _batch(driver, 4)).jobs
-        reports = [
-            report(jobs[0], "succeeded"),
-            report(jobs[1], "succeeded", token=forged_token(jobs[1].token)),
-            report(jobs[2], "failed", id="no-uuid"),
-            report(jobs[3], "retry", delay=HOUR),
-        ]
-
-        applied = await driver.schedulers.apply(reports)
-
-        assert [each.outcome for each in applied] == ["accepted", "invented", "unknown", "accepted"]
-        assert [await driver.state(job) for job in jobs] == [
-            JobState.SUCCEEDED,
-            JobState.DISPATCHED,
-            JobState.DISPATCHED,
-            JobState.RETRYING,
-        ]
-
-    @case
-    async def test_many_reports_of_all_kinds_apply_in_one_call(self) -> None:
-        driver = self.driver()
-        jobs = (await _batch(driver, _MANY)).jobs
-        kinds: list[ReportKind] = [_KINDS[number % len(_KINDS)] for number in range(_MANY)]
-
-        applied = await driver.schedulers.apply(
-            [report(job, kind, delay=HOUR, error=error("no")) for job, kind in zip(jobs, kinds, strict=True)][::-1]
-        )
-
-        expected = [AppliedReport("accepted", after_report(kind, cancel_requested=False), QUEUE) for kind in kinds]
-        assert applied == expected[::-1]
-        for kind in _KINDS:
-            state = after_report(kind, cancel_requested=False)
-            assert await driver.state(jobs[kinds.index(kind)]) is state, kind
-        assert await driver.store.count_jobs() == _MANY
-
-    @case
-    async def test_reporting_nothing_succeeds(self) -> None:
-        assert await self.driver().schedulers.apply([]) == []
-
-    @case
-    async def test_a_duplicate_message_of_reports_changes_nothing(self) -> None:
-        driver, other = self.driver(), self.driver()
-        jobs = (await _batch(driver, len(_KINDS))).jobs
-        reports = [report(job, kind, delay=HOUR) for job, kind in zip(jobs, _KINDS, strict=True)]
-        await driver.schedulers.apply(reports)
-        before = [await driver.read(job) for job in jobs]
-
-        applied = await other.schedulers.apply(reports)
-
-        after = [await driver.read(job) for job in jobs]
-        assert [each.outcome for each in applied] == [
-            "accepted" if goes_on(kind) else "superseded" for kind in _KINDS
-        ]
-        assert [_without_event_fields(record) for record in after] == [
-            _without_event_fields(record) for record in before
-        ]
 
     @case
     async def test_texts_the_database_cannot_store_are_kept_escaped(self) -> None:
@@ -529,15 +338,3 @@ class Reports(JobStoreCase):
 
         assert succeeded.result == result
         assert failed.error == long
-
-
-async def _batch(driver: JobDriver, count: int) -> DispatchBatch:
-    await driver.submit_many(count)
-    batch = await driver.dispatch()
-    assert len(batch.jobs) == count
-    return batch
-
-
-def _without_event_fields(job: JobRecord) -> dict[str, Any]:
-    """Return the record without fields that a store may change when it writes an event."""
-    return {name: getattr(job, name) for name in job.__struct_fields__ if name != "version"}
