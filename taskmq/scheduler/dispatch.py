@@ -22,11 +22,11 @@ from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.scheduler.fairness import Head
 from taskmq.scheduler.gates import GatePassage
+from taskmq.scheduler.invitations import InvitationPublisher
 from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.partition import PartitionState
 from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.pauses import PausedQueues
-from taskmq.scheduler.publish import InvitationPublisher
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
 

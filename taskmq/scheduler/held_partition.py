@@ -30,6 +30,7 @@ from taskmq.scheduler.dependents import DependentReleases, ReactionTable
 from taskmq.scheduler.dispatch import JobDispatcher
 from taskmq.scheduler.firing import ScheduleTurns, Timers
 from taskmq.scheduler.firing.due_loop import FiringPace, StoreClock
+from taskmq.scheduler.invitations import InvitationPublisher
 from taskmq.scheduler.lost_jobs import InFlightWatch
 from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.partition import AppRules, PartitionState
@@ -37,7 +38,6 @@ from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.pauses import PausedQueues
 from taskmq.scheduler.preemption import PreemptionWatch
 from taskmq.scheduler.proofs import InvitationProofs
-from taskmq.scheduler.publish import InvitationPublisher
 from taskmq.scheduler.reports import AcceptedResults, ParkedReports, ReportConsumer, ReportsQueue, ReturnedJobs
 from taskmq.scheduler.runs import RunAdvances
 from taskmq.scheduler.signals import LiveWorkers

@@ -12,30 +12,27 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec.structs import replace
-
 from taskmq.app import TaskMQ
 from taskmq.client.session import Session
-from taskmq.contracts.broker import Consumer, Delivery, Outgoing, Subscription
+from taskmq.contracts.broker import Consumer, Delivery, Subscription
 from taskmq.contracts.history import Remembering
 from taskmq.contracts.jobs import DispatchedJob, JobStore, Pick, partition_key
 from taskmq.model.clock import Clock
-from taskmq.model.envelope import JSON, Invitation
-from taskmq.model.history.journals import SavedValues
 from taskmq.model.history.logs import LOGS_TASK, decode_logs
 from taskmq.model.jobs.filters import JobFilter
-from taskmq.model.jobs.proofs import ReportKey
-from taskmq.model.jobs.reports import Report, decode_reports, invite
+from taskmq.model.jobs.reports import Report, decode_reports
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import UNDERWAY, JobState
-from taskmq.model.topology import ReportQueue, jobs_queue, reports_queue
+from taskmq.model.topology import ReportQueue, reports_queue
 from taskmq.model.units import LAST_INSTANT
 from taskmq.scheduler.dependents import EndReactions, JobEnd, ReactionTable
 from taskmq.scheduler.firing import ScheduleTurns
 from taskmq.scheduler.firing.due_loop import StoreClock
-from taskmq.scheduler.gates import ClaimWaits, GatePassage, Gates, TaskClaims, answer_of, fence_of, start_of
+from taskmq.scheduler.gates import ClaimWaits, GatePassage, Gates, TaskClaims, answer_of
+from taskmq.scheduler.invitations import InvitationMessages
 from taskmq.scheduler.partition import AppRules
 from taskmq.scheduler.partitions import HeldLease
+from taskmq.scheduler.proofs import InvitationProofs
 from taskmq.scheduler.reports import AcceptedEnd, AcceptedResults, ReportedJournals
 from taskmq.scheduler.runs import RunAdvances
 from taskmq.scheduler.status import SchedulerCounts
@@ -106,7 +103,8 @@ class StoreRun:
         self._runs = RunAdvances(app, store, wakeups, clock=_VirtualClock(clock))
         self._fires = fires
         self._turns: dict[int, ScheduleTurns] = {}
-        self._key: ReportKey | None = None
+        self._proofs = InvitationProofs(self._dispatching)
+        self._messages = InvitationMessages(self._proofs, self._reports, leaves_limits=lambda _: False)
 
     async def start(self) -> None:
         """Hold all partitions and receive reports; messages of an earlier run remain at the broker."""
@@ -114,7 +112,7 @@ class StoreRun:
         self._consumer = await self._session.broker.consume(
             [Subscription(self._reports, _MANY)], self._arrived.append
         )
-        self._key = (await self._dispatching.report_keys())[0]
+        await self._proofs.read()
         rules = AppRules(self._app, has_state=self._session.stores.limits is not None)
         self._claims = ClaimWaits(rules.claims().of)
         for partition in range(self._dispatching.partitions):
@@ -267,7 +265,7 @@ class StoreRun:
             return
         self.moved += 1
         passage.gates.add(batch.jobs, now=now)
-        jobs = await passage.take_starts(await self._take_claims(partition, epoch, batch.jobs), now=now)
+        jobs = await passage.take_starts(await self._take_claims(passage, batch.jobs), now=now)
         assert jobs is not None
         for job_id in {job.id for job in batch.jobs} - {job.id for job in jobs}:
             passage.gates.remove(job_id)
@@ -275,52 +273,18 @@ class StoreRun:
         for name in dict.fromkeys(job.queue for job in jobs):
             await self._session.declare([self._app.producer.queue(name)])
         saved = await self._store.journals.values([job.id for job in jobs if job.due is None])
-        for outcome in await self._session.publish_now([self._outgoing(job, saved.get(job.id)) for job in jobs]):
+        messages = [self._messages.invite(job, saved.get(job.id)) for job in jobs]
+        for outcome in await self._session.publish_now(messages):
             if outcome is not None:
                 raise outcome
         await self._dispatching.confirm([batch.id])
 
-    async def _take_claims(
-        self, partition: int, epoch: int, jobs: Sequence[DispatchedJob]
-    ) -> Sequence[DispatchedJob]:
+    async def _take_claims(self, passage: GatePassage, jobs: Sequence[DispatchedJob]) -> Sequence[DispatchedJob]:
         """Return the jobs that hold their claims; those whose work was done end."""
         self._claims.add(jobs)
-        claiming = [replace(job, claims=claims) for job in jobs if (claims := self._claims.of(job.id))]
-        if not claiming:
-            return jobs
-        taken = await self._dispatching.take_claims(partition, epoch, claiming)
-        assert taken is not None
-        queues = {job.id: job.queue for job in jobs}
-        for job_id, name in taken.waiting.items():
-            self._claims.wait(job_id, name, queue=queues[job_id], now=self._now())
-            self._passages[partition].gates.remove(job_id)
-        answers = [answer_of(job, done) for job in claiming if (done := taken.done.get(job.id)) is not None]
-        if answers:
-            await self._apply_reports(answers)
-        held = {job.id: replace(job, fence=fence_of(job, taken)) for job in claiming if job.id in taken.fences}
-        names = {job.id for job in claiming}
-        return [held.get(job.id, job) for job in jobs if job.id not in names or job.id in held]
-
-    def _outgoing(self, job: DispatchedJob, saved: SavedValues | None) -> Outgoing:
-        assert self._key is not None
-        proof = self._key.prove(job.id, job.token, self._reports)
-        window = start_of(job)
-        invitation = Invitation(
-            id=job.id,
-            token=job.token,
-            reports=self._reports,
-            proof=proof,
-            outages=job.outages,
-            crashes=job.crashes,
-            due=job.due,
-            not_before=window.not_before,
-            not_after=window.not_after,
-            fence=job.fence,
-        )
-        return Outgoing(
-            queue=jobs_queue(job.queue),
-            body=invite(job.body, attempt=job.attempt, invitation=invitation, saved=saved),
-            content_type=JSON,
-            job_id=name_of(job),
-            task=job.task,
-        )
+        taken = await passage.take_claims(jobs, now=self._now())
+        for job in taken.waiting:
+            passage.gates.remove(job.id)
+        if taken.done:
+            await self._apply_reports([answer_of(job, done) for job, done in taken.done])
+        return taken.held

@@ -16,7 +16,7 @@ Jobs are examined, with their bodies, in the queues of tasks with limits, and in
 last limited job was seen there. The first limited job after that is not examined; its worker's guard decides.
 """
 
-from taskmq.scheduler.gates.claims import ClaimWaits, TaskClaims, answer_of, fence_of
+from taskmq.scheduler.gates.claims import ClaimWaits, TaskClaims, answer_of
 from taskmq.scheduler.gates.demands import TaskDemands
 from taskmq.scheduler.gates.gates import Gates
 from taskmq.scheduler.gates.passage import GatePassage, start_of
@@ -28,6 +28,5 @@ __all__ = [
     "TaskClaims",
     "TaskDemands",
     "answer_of",
-    "fence_of",
     "start_of",
 ]

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import DispatchedJob, DispatchStore, Lane, Pick, RatedJob, ReadyJob
+from taskmq.contracts.jobs import DispatchedJob, DispatchStore, Lane, Pick, RatedJob, ReadyJob, WorkDone
 from taskmq.options.limits import STRICT_MARGIN
-from taskmq.scheduler.gates.claims import ClaimWaits
+from taskmq.scheduler.gates.claims import ClaimWaits, fence_of
 from taskmq.scheduler.gates.gates import Gates
 from taskmq.scheduler.partitions import HeldLease
 
@@ -41,6 +41,22 @@ class Passed(NamedTuple):
     picks: list[Pick]
     has_put: bool = False
     has_more: bool = False
+
+
+class ClaimedJobs(NamedTuple):
+    """Dispatched jobs by what became of their claims.
+
+    Attributes:
+        held: hold their claims, or have none.
+        waiting: wait behind gates.
+        done: the work of their keys was done before.
+        left: their cancellation was requested, or they are not dispatched any more.
+    """
+
+    held: Sequence[DispatchedJob]
+    waiting: list[DispatchedJob]
+    done: list[tuple[DispatchedJob, WorkDone]]
+    left: list[DispatchedJob]
 
 
 class GatePassage:
@@ -95,6 +111,29 @@ class GatePassage:
         opened = await self._store.open_gates(self._lease.partition, self._lease.epoch, due)
         self.gates.record_released(due, Counter(gate for gate, _ in opened))
         return {lane for _, lane in opened}
+
+    async def take_claims(self, jobs: Sequence[DispatchedJob], *, now: float) -> ClaimedJobs:
+        """Take the claims of dispatched jobs in the store."""
+        found = ClaimedJobs(jobs, [], [], [])
+        if not (claims := {job.id: claimed for job in jobs if (claimed := self._claims.of(job.id))}):
+            return found
+        claiming = [replace(job, claims=claims[job.id]) for job in jobs if job.id in claims]
+        taken = await self._store.take_claims(self._lease.partition, self._lease.epoch, claiming)
+        self._claims.record_done(
+            [claim.name for job in claiming if job.id in taken.done for claim in job.claims if claim.ttl]
+        )
+        for job in claiming:
+            if (name := taken.waiting.get(job.id)) is not None:
+                self._claims.wait(job.id, name, queue=job.queue, now=now)
+                found.waiting.append(job)
+            elif (done := taken.done.get(job.id)) is not None:
+                found.done.append((job, done))
+            elif job.id not in taken.fences:
+                # An answer may be lost, so it may wait.
+                self._claims.wait(job.id, queue=job.queue, now=now)
+                found.left.append(job)
+        held = {job.id: replace(job, fence=fence_of(job, taken)) for job in claiming if job.id in taken.fences}
+        return found._replace(held=[held.get(job.id, job) for job in jobs if job.id not in claims or job.id in held])
 
     async def take_starts(
         self, jobs: Sequence[DispatchedJob], *, sure: Collection[str] = (), now: float

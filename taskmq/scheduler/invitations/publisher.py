@@ -17,45 +17,30 @@ a report or the store, is not published again, withdrawn or failed here: it cont
 """
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import Final
-
-from msgspec.structs import replace
+from typing import Final, TypeVar
 
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Outgoing
-from taskmq.contracts.jobs import (
-    DispatchBatch,
-    DispatchedJob,
-    DispatchStore,
-    JournalStore,
-    TakenClaims,
-    Withdrawn,
-)
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, DispatchStore, JournalStore, Withdrawn
 from taskmq.durable.service import pause, unless_set
 from taskmq.errors import (
     BrokerBlocked,
     BrokerUnavailable,
     EncodeError,
-    InvalidOption,
     PublishUnknown,
-    QueueMissing,
     SendError,
     StoreUnavailable,
     TooLarge,
-    TopologyMismatch,
-    Unroutable,
-    UnsupportedFeature,
 )
 from taskmq.model.backoff import Backoff
-from taskmq.model.envelope import JSON, Invitation, submitted_at
-from taskmq.model.headers import labels_of
+from taskmq.model.envelope import JSON
 from taskmq.model.history.journals import SavedValues
-from taskmq.model.jobs.reports import REPORTS_TASK, Report, encode_parcel, encode_reports, invite
-from taskmq.model.topology import jobs_queue, node_queue, parcels_queue
-from taskmq.scheduler.gates import GatePassage, answer_of, fence_of, start_of
+from taskmq.model.jobs.reports import REPORTS_TASK, Report, encode_reports
+from taskmq.scheduler.gates import GatePassage, answer_of
+from taskmq.scheduler.invitations.messages import InvitationMessages, target_queue
+from taskmq.scheduler.invitations.queues import InvitationQueues
 from taskmq.scheduler.parcels import Packer
 from taskmq.scheduler.partition import PartitionState
 from taskmq.scheduler.partitions import HeldLease
@@ -63,7 +48,8 @@ from taskmq.scheduler.proofs import InvitationProofs
 from taskmq.scheduler.reports import ReportsQueue
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
-from taskmq.stored_jobs.new_jobs import name_of
+
+T = TypeVar("T")
 
 _log = logging.getLogger("taskmq.scheduler")
 
@@ -119,7 +105,8 @@ class InvitationPublisher:
         self._packer = Packer(
             state.short_tasks, count_unpacking=workers.count_unpacking, is_plain=state.rules.is_plain
         )
-        self._parcels = itertools.count(1)
+        self._queues = InvitationQueues(session, state, reports)
+        self._messages = InvitationMessages(proofs, reports.name, leaves_limits=state.rules.leaves_limits)
         self._is_stopping = asyncio.Event()
 
     def stop_trying(self) -> None:
@@ -165,7 +152,7 @@ class InvitationPublisher:
         return await self._withdraw(jobs, lambda: self._store.fail(partition, epoch, jobs, reason=reason))
 
     async def _publish_all(self, batch: DispatchBatch, *, in_doubt: set[str]) -> None:
-        claimed = await self._with_claims(self._waiting(batch.jobs))
+        claimed = await self._take_claims(self._waiting(batch.jobs))
         if claimed is None or (jobs := await self._take_starts(claimed, in_doubt)) is None:
             return
         in_hand, names = self._state.in_hand, {(job.id, job.token) for job in jobs}
@@ -217,46 +204,25 @@ class InvitationPublisher:
                 self._state.end_outage()
         return True
 
-    async def _with_claims(self, jobs: Sequence[DispatchedJob]) -> Sequence[DispatchedJob] | None:
+    async def _take_claims(self, jobs: Sequence[DispatchedJob]) -> Sequence[DispatchedJob] | None:
         """Return the jobs that hold their claims; None if the partition's next holder has to take them."""
-        if not (claims := {job.id: found for job in jobs if (found := self._state.claims.of(job.id))}):
-            return jobs
-        claiming = [replace(job, claims=claims[job.id]) for job in jobs if job.id in claims]
-        if (taken := await self._take_claims(claiming)) is None:
-            return None
-        now = asyncio.get_running_loop().time()
-        self._state.claims.record_done(
-            [claim.name for job in claiming if job.id in taken.done for claim in job.claims if claim.ttl]
+        taken = await self._until_answered(
+            lambda: self._passage.take_claims(jobs, now=asyncio.get_running_loop().time())
         )
-        answers: list[Report] = []
-        left: list[DispatchedJob] = []
-        for job in claiming:
-            if (name := taken.waiting.get(job.id)) is not None:
-                self._state.claims.wait(job.id, name, queue=job.queue, now=now)
-                self._state.leave(job.id, job.token, seconds=0.0)
-            elif (done := taken.done.get(job.id)) is not None:
-                proof = self._proofs.prove(job.id, job.token, self._reports.name)
-                answers.append(answer_of(job, done, proof=proof))
-            elif job.id not in taken.fences:
-                # An answer may be lost, so it may wait.
-                self._state.claims.wait(job.id, queue=job.queue, now=now)
-                left.append(job)
+        if taken is None:
+            return None
+        if taken.held is jobs:
+            return jobs
+        for job in taken.waiting:
+            self._state.leave(job.id, job.token, seconds=0.0)
+        answers = [
+            answer_of(job, done, proof=self._proofs.prove(job.id, job.token, self._reports.name))
+            for job, done in taken.done
+        ]
         self._state.has_work.set()
         # Their cancellation was requested, or they are not dispatched any more.
-        if not await self._undispatch(left, "its cancellation was requested") or not await self._report(answers):
-            return None
-        held = {job.id: replace(job, fence=fence_of(job, taken)) for job in claiming if job.id in taken.fences}
-        return [held.get(job.id, job) for job in jobs if job.id not in claims or job.id in held]
-
-    async def _take_claims(self, jobs: Sequence[DispatchedJob]) -> TakenClaims | None:
-        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
-        while True:
-            try:
-                return await self._store.take_claims(self._lease.partition, self._lease.epoch, jobs)
-            except StoreUnavailable as error:
-                _log.debug("partition %d: claims wait, store unavailable: %s", self._lease.partition, error)
-                if await pause(self._is_stopping, backoff.next()):
-                    return None
+        is_left = await self._undispatch(taken.left, "its cancellation was requested")
+        return taken.held if is_left and await self._report(answers) else None
 
     async def _report(self, answers: Sequence[Report]) -> bool:
         """Report ends in place of workers. Returns False if retrying was stopped before the broker had all."""
@@ -272,18 +238,10 @@ class InvitationPublisher:
         self, jobs: Sequence[DispatchedJob], in_doubt: Collection[str]
     ) -> Sequence[DispatchedJob] | None:
         """Return the jobs that may start; None if that is left to the partition's next holder."""
-        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
-        started: Sequence[DispatchedJob] | None = None
-        is_answered = False
-        while not is_answered:
-            try:
-                now = asyncio.get_running_loop().time()
-                started = await self._passage.take_starts(jobs, sure=in_doubt, now=now)
-                is_answered = True
-            except StoreUnavailable:
-                # If the lost answer moved a job behind a gate, its message is published in vain: the token is old.
-                if await pause(self._is_stopping, backoff.next()):
-                    return None
+        # If a lost answer moved a job behind a gate, its message is published in vain: the token is old.
+        started = await self._until_answered(
+            lambda: self._passage.take_starts(jobs, sure=in_doubt, now=asyncio.get_running_loop().time())
+        )
         if started is not None and len(started) < len(jobs):
             starting = {job.id for job in started}
             for job in jobs:
@@ -299,15 +257,7 @@ class InvitationPublisher:
     async def _read_saved(self, jobs: Sequence[DispatchedJob]) -> dict[str, SavedValues] | None:
         """Read the values that earlier runs saved; None if retrying was stopped before the store had answered."""
         begun = [job.id for job in jobs if job.due is None]
-        if not begun:
-            return {}
-        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
-        while True:
-            try:
-                return await self._journals.values(begun)
-            except StoreUnavailable:
-                if await pause(self._is_stopping, backoff.next()):
-                    return None
+        return await self._until_answered(lambda: self._journals.values(begun)) if begun else {}
 
     async def _publish(
         self, jobs: Sequence[DispatchedJob], in_doubt: set[str], saved: Mapping[str, SavedValues]
@@ -337,15 +287,15 @@ class InvitationPublisher:
             elif isinstance(error, _NEVER):
                 again += [] if await self.fail([job], reason=str(error)) else [job]
             else:
-                refused.setdefault(_target_queue(job), []).append(job)
-                reasons[_target_queue(job)] = error
+                refused.setdefault(target_queue(job), []).append(job)
+                reasons[target_queue(job)] = error
         self._counts.published += errors.count(None)
         if self._state.pauses:
-            taken = {_target_queue(job) for job, error in zip(jobs, errors, strict=True) if error is None}
+            taken = {target_queue(job) for job, error in zip(jobs, errors, strict=True) if error is None}
             for queue in taken - refused.keys():
                 self._state.pauses.accept(queue)
         for queue, its in refused.items():
-            self._pause_queue(queue, reasons[queue])
+            self._queues.pause(queue, reasons[queue])
             again += [job for job in its if job.id in in_doubt]
             back = [job for job in its if job.id not in in_doubt]
             again += [] if await self._undispatch(back, str(reasons[queue])) else back
@@ -357,8 +307,8 @@ class InvitationPublisher:
         """Publish once. Returns the outcome of each job."""
         failed: dict[str, SendError] = {}
         able = jobs
-        if failures := await self._declare({_target_queue(job) for job in jobs}):
-            failed = {job.id: failures[queue] for job in jobs if (queue := _target_queue(job)) in failures}
+        if failures := await self._queues.declare({target_queue(job) for job in jobs}):
+            failed = {job.id: failures[queue] for job in jobs if (queue := target_queue(job)) in failures}
             able = [job for job in jobs if job.id not in failed]
         messages = self._packer.pack(able, now=asyncio.get_running_loop().time(), alone={*in_doubt, *saved})
         outcomes = await self._publish_now(messages, saved)
@@ -378,7 +328,10 @@ class InvitationPublisher:
         if not messages:
             return {}
         outgoing = [
-            self._outgoing(its[0], saved.get(its[0].id)) if len(its) == 1 else self._parcel(its) for its in messages
+            self._messages.invite(its[0], saved.get(its[0].id))
+            if len(its) == 1
+            else self._messages.pack(its, batch=self._batch_of(its[0]))
+            for its in messages
         ]
         began = asyncio.get_running_loop().time()
         outcomes = await self._session.publish_all((), outgoing)
@@ -386,72 +339,9 @@ class InvitationPublisher:
             self._state.trips.record("publish", asyncio.get_running_loop().time() - began)
         return {job.id: outcome for its, outcome in zip(messages, outcomes, strict=True) for job in its}
 
-    async def _declare(self, names: set[str]) -> dict[str, SendError]:
-        """Declare missing queues. Returns the failures by queue."""
-        failures: dict[str, SendError] = {}
-        for name in names:
-            try:
-                queue = self._state.rules.queue(name)
-                if not self._session.is_declared(queue):
-                    await self._session.declare([queue])
-                await self._reports.declare([name])
-            except BrokerUnavailable as error:
-                return dict.fromkeys(names, error)
-            except QueueMissing as error:
-                failures[name] = Unroutable(error.queue, *filter(None, [error.hint]))
-            except (TopologyMismatch, InvalidOption, UnsupportedFeature) as error:
-                failures[name] = Unroutable(name, str(error))
-        return failures
-
-    def _outgoing(self, job: DispatchedJob, saved: SavedValues | None) -> Outgoing:
-        return Outgoing(
-            queue=jobs_queue(_target_queue(job)),
-            body=self._invite(job, saved),
-            content_type=JSON,
-            job_id=name_of(job),
-            task=job.task,
-            enqueued=submitted_at(job.id),
-            headers=labels_of(job.tenant, job.priority, job.owner),
-        )
-
-    def _parcel(self, jobs: Sequence[DispatchedJob]) -> Outgoing:
-        first = jobs[0]
-        flight = self._state.ledger.find(first.id, first.token)
-        return Outgoing(
-            queue=parcels_queue(first.queue),
-            body=encode_parcel(map(self._invite, jobs)),
-            content_type=JSON,
-            job_id=f"{flight.batch if flight is not None else 0}/{next(self._parcels)}",
-            task=first.task,
-            enqueued=submitted_at(first.id),
-        )
-
-    def _invite(self, job: DispatchedJob, saved: SavedValues | None = None) -> bytes:
-        """Return the body of the job's invitation."""
-        reports = self._reports.name
-        proof = self._proofs.prove(job.id, job.token, reports)
-        window = start_of(job)
-        invitation = Invitation(
-            id=job.id,
-            token=job.token,
-            reports=reports,
-            proof=proof,
-            outages=job.outages,
-            crashes=job.crashes,
-            due=job.due,
-            not_before=window.not_before,
-            not_after=window.not_after,
-            fence=job.fence,
-            leaves_limits=job.fence is not None and self._state.rules.leaves_limits(job.task),
-        )
-        return invite(job.body, attempt=job.attempt, invitation=invitation, saved=saved)
-
-    def _pause_queue(self, queue: str, reason: SendError) -> None:
-        loop = asyncio.get_running_loop()
-        seconds = self._state.refuse(queue, str(reason), now=loop.time())
-        if seconds is not None:
-            _log.warning("broker refuses messages for queue %s, next try in %g s: %s", queue, seconds, reason)
-            loop.call_later(seconds, self._state.has_work.set)
+    def _batch_of(self, job: DispatchedJob) -> int:
+        flight = self._state.ledger.find(job.id, job.token)
+        return 0 if flight is None else flight.batch
 
     async def _undispatch(self, jobs: Sequence[DispatchedJob], reason: str) -> bool:
         partition, epoch = self._lease.partition, self._lease.epoch
@@ -465,14 +355,9 @@ class InvitationPublisher:
         """
         if not jobs:
             return True
-        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
-        withdrawn: Withdrawn | None = None
-        while withdrawn is None:
-            try:
-                withdrawn = await withdraw()
-            except StoreUnavailable:
-                if await pause(self._is_stopping, backoff.next()):
-                    return False
+        withdrawn = await self._until_answered(withdraw)
+        if withdrawn is None:
+            return False
         if withdrawn.is_fenced:
             self.stop_trying()
             return False
@@ -483,6 +368,17 @@ class InvitationPublisher:
                 self._state.begin(job.id, now=asyncio.get_running_loop().time())
         self._state.has_work.set()
         return True
+
+    async def _until_answered(self, ask: Callable[[], Awaitable[T]]) -> T | None:
+        """Repeat a call to the store until it answers. Returns None if retrying was stopped before."""
+        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
+        while True:
+            try:
+                return await ask()
+            except StoreUnavailable as error:
+                _log.debug("partition %d: publishing waits, store unavailable: %s", self._lease.partition, error)
+                if await pause(self._is_stopping, backoff.next()):
+                    return None
 
 
 def _portions(jobs: Sequence[DispatchedJob]) -> Iterator[Sequence[DispatchedJob]]:
@@ -495,8 +391,3 @@ def _portions(jobs: Sequence[DispatchedJob]) -> Iterator[Sequence[DispatchedJob]
 
 def _is_refusal(error: SendError | None) -> bool:
     return error is not None and not isinstance(error, _OUTAGES)
-
-
-def _target_queue(job: DispatchedJob) -> str:
-    """Return the queue of the job's message: its own, or that of its node."""
-    return node_queue(job.node) if job.node else job.queue
