@@ -11,18 +11,15 @@ from typing import Final
 
 from taskmq.app import TaskMQ
 from taskmq.client.queues import StatePauses
-from taskmq.contracts.broker import Broker, Consumer, Subscription
+from taskmq.contracts.broker import Broker, Consumer
 from taskmq.contracts.broker_abilities import Broadcasting, Parcelling
 from taskmq.durable.service import Service, ServiceGroup, pause, unless_set
-from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing
-from taskmq.executors import ProcessExecutor
+from taskmq.errors import BrokerUnavailable, InvalidOption
 from taskmq.model.commands import Preemption
-from taskmq.model.history.redaction import Redactor
 from taskmq.model.telemetry.worker_status import RunningJob, WorkerStatus
-from taskmq.model.topology import WorkQueue, logical_queue, reports_queue
+from taskmq.model.topology import WorkQueue, logical_queue
 from taskmq.options.task_options import ExecutorKind
 from taskmq.run.execution import Executor
-from taskmq.run.log_capture import LogCapture
 from taskmq.version import VERSION
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.dispatcher import Dispatcher
@@ -31,40 +28,26 @@ from taskmq.worker.host.event_loop import LoopMonitor
 from taskmq.worker.host.process_facts import ProcessorUse, count_abandoned, open_descriptors, resident_bytes
 from taskmq.worker.intake.prefetch_tuner import PrefetchTuner
 from taskmq.worker.long_runs.guard import LongRunGuard
-from taskmq.worker.prefetch import prefetch_of
 from taskmq.worker.run.stats import WorkerStats
-from taskmq.worker.run_logs import KeptRuns, RunLines
+from taskmq.worker.run_records import RunRecords
 from taskmq.worker.services.announced_pauses import AnnouncedPauses
 from taskmq.worker.services.cancellations import Cancellations
 from taskmq.worker.services.commands import CommandService
-from taskmq.worker.services.error_words import ErrorWords
 from taskmq.worker.services.event_publisher import EventPublisher
 from taskmq.worker.services.queue_pauses import QueuePauses
-from taskmq.worker.services.run_recorder import RunRecorder
 from taskmq.worker.services.task_announcer import TaskAnnouncer
-from taskmq.worker.settlement.error_text import ErrorTexts
-from taskmq.worker.setup import (
-    capture_settings,
-    check_tasks,
-    executors_for,
-    longest_run,
-    node_of,
-    queues_of,
-    resources_for,
-    with_former_lanes,
-)
+from taskmq.worker.setup import check_tasks, executors_for, node_of, queues_of, resources_for
+from taskmq.worker.subscriptions import find_lanes, subscribe
 
 _log = logging.getLogger("taskmq.worker")
 
-_RECONNECT_PAUSE: Final = 1.0
 _BURST_LOOK: Final = 0.1
 _BURST_LOOKS: Final = 3
 _JOBS_SHOWN: Final = 20
 _CPU_WINDOW: Final = 10.0
-# For services that have announced something to others, or hold something of them; and for all others.
+# For services that announced something to others or hold something of them, and for all others.
 _TIME_TO_SETTLE: Final = 6.0
 _TIME_TO_END: Final = 0.5
-_TIME_FOR_LOGS: Final = 5.0
 
 
 class Worker:
@@ -91,10 +74,9 @@ class Worker:
         self._target = target
         self.name = config.name or f"{socket.gethostname()}:{os.getpid()}"
         self._queues = queues_of(app, config)
-        self._recorded = [queue.name for queue in self._queues if queue.record == "all"]
-        self._redactor = Redactor([config.redact] if config.redact else [])
         check_tasks(app)
         self.stats = WorkerStats()
+        self._records = RunRecords(app, config, self._queues, self.stats, worker=self.name)
         self._loop_monitor = LoopMonitor(patience=config.slow_loop_warning, running=self.stats.names)
         self._cpu = ProcessorUse(_CPU_WINDOW)
         self._started_at = app.sessions.clock.now_ms()
@@ -106,9 +88,6 @@ class Worker:
         self._cancellations: Cancellations | None = None
         self._pauses: QueuePauses | None = None
         self._tasks: TaskAnnouncer | None = None
-        self._logs: RunLines | None = None
-        self._recorder: RunRecorder | None = None
-        self._capture: LogCapture | None = None
         self._resources = resources_for(app, config, self._queues)
         self._node = node_of(config)
         self._is_draining = asyncio.Event()
@@ -274,11 +253,12 @@ class Worker:
         self._executors = executors_for(app, self._target, self._config)
         try:
             if any(queue.lanes is not None for queue in self._queues):
-                await unless_set(self._is_draining, self._look_for_lanes())
+                finding = find_lanes(app.sessions.current().broker, self._queues)
+                self._queues = await unless_set(self._is_draining, finding) or self._queues
             self._dispatcher = dispatcher = self._new_dispatcher()
             if self._is_draining.is_set():
                 dispatcher.stop_taking()
-            self._consumer = await self._wait_for_start(dispatcher)
+            self._consumer = await unless_set(self._is_draining, self._start(dispatcher))
             if self._consumer is not None:
                 async with (
                     self._loop_monitor.watching(),
@@ -293,10 +273,7 @@ class Worker:
                 await executor.aclose()
             if self._dispatcher is not None:
                 await self._dispatcher.aclose()
-            if self._capture is not None:
-                self._capture.remove()
-            if self._logs is not None:
-                await self._logs.aclose()
+            await self._records.aclose()
             await app.aclose()
 
     def _services(self, consumer: Consumer, dispatcher: Dispatcher) -> Iterator[tuple[str, Service, float]]:
@@ -309,8 +286,8 @@ class Worker:
             queues = [name for queue in self._queues for name in queue.physical]
             self._long_runs.attach(consumer, dispatcher.slots, dispatcher.reports, queues)
             yield "guard of long runs", self._long_runs, _TIME_TO_SETTLE
-        if self._recorder is not None:
-            yield "recorder of runs", self._recorder, _TIME_TO_SETTLE
+        if self._records.recorder is not None:
+            yield "recorder of runs", self._records.recorder, _TIME_TO_SETTLE
         if isinstance(session.broker, Broadcasting):
             if config.events != "off":
                 self._events = EventPublisher(
@@ -320,7 +297,7 @@ class Worker:
                     status=self.status,
                     clock=app.sessions.clock,
                     is_permanent=config.events == "on",
-                    words=self._error_words(),
+                    words=self._records.error_words(),
                 )
                 yield "event publisher", self._events, _TIME_TO_END
             self._tasks = TaskAnnouncer(session.broker, app, worker=self.name)
@@ -348,13 +325,9 @@ class Worker:
         elif isinstance(broker, Broadcasting):
             source = AnnouncedPauses(broker, has_store=self._app.sessions.store_url is not None)
             self._pauses = QueuePauses(source, self._queues)
-        self._cancellations = (
-            None
-            if stores.revocations is None
-            else Cancellations(stores.revocations, self._app.sessions.clock, self._cancel)
-        )
-        self._logs = self._take_logs()
-        self._recorder = self._new_recorder() if self._recorded else None
+        if stores.revocations is not None:
+            self._cancellations = Cancellations(stores.revocations, self._app.sessions.clock, self._cancel)
+        self._records.begin(self._executors)
         return Dispatcher(
             self._app,
             self._queues,
@@ -366,99 +339,24 @@ class Worker:
             cancelled=None if self._cancellations is None else self._cancellations.reason,
             long_runs=self._long_runs,
             guards=build_guards(self._app, self._config, worker=self.name),
-            logs=self._logs,
-            redactor=self._redactor,
+            logs=self._records.lines,
+            redactor=self._records.redactor,
         )
-
-    def _take_logs(self) -> RunLines | None:
-        """Start capturing log lines, if configured."""
-        config = self._config
-        if (settings := capture_settings(config)) is None:
-            return None
-        session = self._app.sessions.current()
-        lines = RunLines(
-            session.broker,
-            self._app.sessions.clock,
-            worker=self.name,
-            timeout=min(session.send_timeout, _TIME_FOR_LOGS),
-            redactor=self._redactor,
-            most=config.log_lines,
-        )
-        sink = KeptRuns(lines, recorded=self._recorded, reports=self._sent_reports)
-        self._capture = LogCapture(sink, settings)
-        self._capture.install()
-        if isinstance(processes := self._executors.get("process"), ProcessExecutor):
-            processes.lines = sink
-        return lines
-
-    def _new_recorder(self) -> RunRecorder:
-        session = self._app.sessions.current()
-        return RunRecorder(
-            session.broker,
-            self.stats,
-            queues=self._recorded,
-            reports=self._sent_reports,
-            worker=self.name,
-            timeout=min(session.send_timeout, _TIME_FOR_LOGS),
-            clock=self._app.sessions.clock,
-            words=self._error_words(),
-            lines=self._logs,
-        )
-
-    @property
-    def _sent_reports(self) -> str:
-        """The queue for reports on sent jobs: that of the partition that every store has."""
-        return reports_queue(self._app.name, 0)
-
-    def _error_words(self) -> ErrorWords:
-        return ErrorWords(ErrorTexts(self._redactor), self._config.report_errors)
 
     def _cancel(self, job_id: str, reason: str) -> None:
         if self._dispatcher is not None:
             self._dispatcher.cancel(job_id, reason)
 
-    async def _wait_for_start(self, dispatcher: Dispatcher) -> Consumer | None:
-        """Return the running consumer; None if the worker was stopped before the broker answered."""
-        return await unless_set(self._is_draining, self._start(dispatcher))
-
     async def _start(self, dispatcher: Dispatcher) -> Consumer:
-        session = self._app.sessions.current()
-        prefetch = self._config.effective_prefetch
-        while True:
-            try:
-                await session.declare(self._queues)
-                if self._cancellations is not None:
-                    await self._cancellations.load()
-                if self._pauses is not None:
-                    await self._pauses.load()
-                subscriptions = [
-                    Subscription(
-                        name,
-                        prefetch_of(queue, name, prefetch),
-                        longest=longest_run(self._app, queue),
-                        is_punctual=self._long_runs is not None and self._long_runs.is_over(name),
-                        is_paused=self._is_paused(queue),
-                    )
-                    for queue in self._queues
-                    for name in queue.physical
-                ]
-                return await session.broker.consume(subscriptions, dispatcher.deliver)
-            except (BrokerUnavailable, QueueMissing) as error:
-                _log.warning("not consuming yet: %s", error)
-                await asyncio.sleep(_RECONNECT_PAUSE)
-
-    async def _look_for_lanes(self) -> None:
-        broker = self._app.sessions.current().broker
-        while True:
-            try:
-                self._queues = await with_former_lanes(broker, self._queues)
-                return
-            except BrokerUnavailable as error:
-                _log.warning("not consuming yet: %s", error)
-                await asyncio.sleep(_RECONNECT_PAUSE)
-
-    def _is_paused(self, queue: WorkQueue) -> bool:
-        return self._pauses is not None and self._pauses.is_paused(queue)
+        return await subscribe(
+            self._app,
+            self._queues,
+            dispatcher.deliver,
+            prefetch=self._config.effective_prefetch,
+            long_runs=self._long_runs,
+            cancellations=self._cancellations,
+            pauses=self._pauses,
+        )
 
     async def _serve(self, consumer: Consumer, dispatcher: Dispatcher) -> None:
         self.is_ready.set()
@@ -474,10 +372,11 @@ class Worker:
 
     async def _until_idle(self, broker: Broker, dispatcher: Dispatcher) -> None:
         """Return once several checks found nothing to do, or the worker is stopped; wait while it is paused."""
-        idle = 0
+        idle, pauses = 0, self._pauses
         while idle < _BURST_LOOKS and not self._is_draining.is_set():
             await pause(self._is_draining, _BURST_LOOK)
-            names = [name for queue in self._queues if not self._is_paused(queue) for name in queue.physical]
+            active = [queue for queue in self._queues if pauses is None or not pauses.is_paused(queue)]
+            names = [name for queue in active for name in queue.physical]
             try:
                 is_idle = not dispatcher.is_busy and not any(entry.ready for entry in await broker.stats(names))
             except BrokerUnavailable:
