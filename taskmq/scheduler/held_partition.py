@@ -38,7 +38,15 @@ from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.pauses import PausedQueues
 from taskmq.scheduler.preemption import PreemptionWatch
 from taskmq.scheduler.proofs import InvitationProofs
-from taskmq.scheduler.reports import AcceptedResults, ParkedReports, ReportConsumer, ReportsQueue, ReturnedJobs
+from taskmq.scheduler.reports import (
+    AcceptedResults,
+    ParkedReports,
+    ReportApplier,
+    ReportConsumer,
+    ReportedJournals,
+    ReportsQueue,
+    ReturnedJobs,
+)
 from taskmq.scheduler.runs import RunAdvances
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
@@ -118,19 +126,24 @@ class HeldPartition:
             locate=self._placer.locate,
             publish=self.dispatcher.publish_again,
         )
-        self._reports = ReportConsumer(
-            session,
+        parked = ParkedReports(session, app.sessions.clock, name=queue.name)
+        journals = ReportedJournals(session.broker, store.journals)
+        applier = ReportApplier(
             store,
             self.state,
-            queue=queue,
+            name=queue.name,
             returned=returned,
-            parked=ParkedReports(session, app.sessions.clock, name=queue.name),
+            parked=parked,
+            journals=journals,
             results=AcceptedResults(app, store),
             wakeups=wakeups,
             releases=releases,
             runs=runs,
             reactions=reactions,
             counts=counts,
+        )
+        self._reports = ReportConsumer(
+            session, store, self.state, queue=queue, applier=applier, journals=journals, parked=parked, counts=counts
         )
         self._watch = InFlightWatch(
             session,

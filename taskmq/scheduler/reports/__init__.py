@@ -1,6 +1,7 @@
 """Reports of workers about the jobs of one partition, applied to the store.
 
 consumer   the partition's queue: read, applied together, acknowledged
+applier    applies reports to the store, and starts what follows from them
 queue      declares that queue
 inventions reports with tokens that the store never issued: counted, and logged at most once a minute
 journals   progress and saved values of runs
@@ -10,6 +11,7 @@ returned_jobs  jobs whose invitation was redelivered: published again
 results    accepted results, stored where `Job.result` waits
 """
 
+from taskmq.scheduler.reports.applier import ReportApplier
 from taskmq.scheduler.reports.consumer import ReportConsumer
 from taskmq.scheduler.reports.journals import ReportedJournals
 from taskmq.scheduler.reports.letters import WORKER_LOST, ParkedReports, worker_lost
@@ -22,6 +24,7 @@ __all__ = [
     "AcceptedEnd",
     "AcceptedResults",
     "ParkedReports",
+    "ReportApplier",
     "ReportConsumer",
     "ReportedJournals",
     "ReportsQueue",
