@@ -15,8 +15,9 @@ from taskmq.model.topology import ReportQueue, WorkQueue, dead_letter_queue, is_
 from taskmq_rabbitmq.admin.http_api import Management
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.archive import keep_copy, read_archive
-from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection, ConnectionState
+from taskmq_rabbitmq.connect.connection import Connection, ConnectionState
 from taskmq_rabbitmq.connect.credentials import CredentialSource
+from taskmq_rabbitmq.connect.handshake import OPEN_SECONDS
 from taskmq_rabbitmq.consume.browse import browse
 from taskmq_rabbitmq.consume.consumer import RabbitMQConsumer
 from taskmq_rabbitmq.consume.delivery import DeliveryCounts

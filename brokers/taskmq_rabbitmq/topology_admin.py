@@ -16,7 +16,8 @@ from taskmq_rabbitmq.admin.inspection import SETTLE_SECONDS, fetch_topology
 from taskmq_rabbitmq.admin.isolation import isolate, isolation
 from taskmq_rabbitmq.admin.plan import MIGRATION, Found, compare, find_missing, is_classic, is_migratable
 from taskmq_rabbitmq.admin.policies import parse_version, permissions, policies
-from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
+from taskmq_rabbitmq.connect.connection import Connection
+from taskmq_rabbitmq.connect.handshake import OPEN_SECONDS
 from taskmq_rabbitmq.declare.requests import declare_all, exists
 from taskmq_rabbitmq.model.entities import (
     Binding,

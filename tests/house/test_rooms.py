@@ -60,7 +60,6 @@ _SHORT = {
     "contrib/taskmq_sql/history/conditions.py",
     "contrib/taskmq_sql/jobs/held_jobs.py",
     "taskmq/schedules/record_access.py",
-    "brokers/taskmq_rabbitmq/connect/client_properties.py",
     # The source of the Lua code of all stores.
     "contrib/taskmq_redis/scripts/script.py",
     # A replaced class of pika.

@@ -42,7 +42,8 @@ from taskmq_rabbitmq.admin.queue_diagnosis import (
 )
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.pika_types import BasicProperties
-from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
+from taskmq_rabbitmq.connect.connection import Connection
+from taskmq_rabbitmq.connect.handshake import OPEN_SECONDS
 from taskmq_rabbitmq.model import delay_ladder as delay
 from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, NOT_FOUND
 from taskmq_rabbitmq.model.entities import Exchange, shared_entities

@@ -48,3 +48,19 @@ def explain(failure: str) -> str:
 
 def _first(failure: str, meanings: Mapping[str, str]) -> str | None:
     return next((meaning for pattern, meaning in meanings.items() if re.search(pattern, failure)), None)
+
+
+def describe(error: BaseException) -> str:
+    """Return the innermost cause of an error of pika's as text; the broker's own words if it gave a reason."""
+    # pika nests the cause in lists and arguments of its own exceptions.
+    seen = 0
+    while seen < 8:
+        causes = getattr(error, "exceptions", None) or (getattr(error, "exception", None), *error.args)
+        nested = [cause for cause in causes if isinstance(cause, BaseException)]
+        if not nested:
+            break
+        error = nested[-1]
+        seen += 1
+    text = f"{type(error).__name__}: {error}"
+    said = re.search(r"\([0-9]{3}\) '.*'", text, re.DOTALL)
+    return text if said is None else said[0]

@@ -12,7 +12,6 @@ import enum
 import functools
 import math
 import random
-import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
@@ -24,15 +23,13 @@ from taskmq_rabbitmq.amqp.fast_connection import AmqpConnection
 from taskmq_rabbitmq.amqp.pika_types import (
     AMQPError,
     AuthenticationError,
-    ConnectionParameters,
     PikaConnection,
-    SSLOptions,
     silence_pika,
 )
 from taskmq_rabbitmq.connect.backoff import reconnect_backoff
-from taskmq_rabbitmq.connect.client_properties import client_properties
-from taskmq_rabbitmq.connect.connect_errors import UNANSWERED, explain, find_tls_problem
+from taskmq_rabbitmq.connect.connect_errors import UNANSWERED, describe, explain, find_tls_problem
 from taskmq_rabbitmq.connect.credentials import Answer, CertificateCredentials, CredentialSource, PasswordCredentials
+from taskmq_rabbitmq.connect.handshake import OPEN_SECONDS, cluster_name, connection_parameters, server_version
 from taskmq_rabbitmq.connect.silence import SilenceDetector
 from taskmq_rabbitmq.model.access_refused import denies_connection
 from taskmq_rabbitmq.model.url import Endpoint, tls_context
@@ -40,11 +37,8 @@ from taskmq_rabbitmq.model.url import Endpoint, tls_context
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import MethodFrame
 
-OPEN_SECONDS: Final = 10.0
-
 _T = TypeVar("_T")
 _log = contained_logger(__name__)
-_TCP_SECONDS: Final = 5.0
 _GOOD_SECONDS: Final = 3.0
 # Pause before the next node of the same round.
 _NEXT_NODE: Final = 0.1
@@ -227,7 +221,7 @@ class Connection:
         """Close it for good, cleanly if the broker answers within `timeout` seconds. May be called twice."""
         if self._state is ConnectionState.CLOSED:
             return
-        self._enter(ConnectionState.CLOSED)
+        self._state = ConnectionState.CLOSED
         if self._timer is not None:
             self._timer.cancel()
         self._wake(BrokerUnavailable(f"the connection to {self._endpoint.address} was closed by this process"))
@@ -247,7 +241,7 @@ class Connection:
         host = self._hosts[0]
         # The next attempt, after a failure or a loss, uses the next node.
         self._hosts.append(self._hosts.pop(0))
-        self._enter(ConnectionState.CONNECTING)
+        self._state = ConnectionState.CONNECTING
         self._login.current(functools.partial(self._dial, host))
 
     def _dial(self, host: Host, credentials: Answer) -> None:
@@ -260,7 +254,9 @@ class Connection:
             return
         self._credentials = credentials
         self._amqp = AmqpConnection(
-            self._parameters(host, credentials),
+            connection_parameters(
+                self._endpoint, host, credentials, context=self._context, name=self._name, role=self._role
+            ),
             loop=self._loop,
             wire=self._endpoint.wire,
             on_open=self._on_open,
@@ -276,8 +272,8 @@ class Connection:
             return
         self.generation += 1
         self.blocked = None
-        self.server_version = _version(amqp)
-        self.cluster_name = _cluster_name(amqp)
+        self.server_version = server_version(amqp)
+        self.cluster_name = cluster_name(amqp)
         self._opened_at = self._loop.time()
         self._is_denied = False
         self._denial = None
@@ -287,13 +283,13 @@ class Connection:
         self._silence = SilenceDetector(
             self._endpoint.heartbeat, lambda: amqp.bytes_received, self._on_silence, loop=self._loop
         )
-        self._enter(ConnectionState.OPEN)
+        self._state = ConnectionState.OPEN
         if self._credentials is not None and (newer := self._login.newer(self._credentials.secret)) is not None:
             self._renew(newer)
         self._wake(None)
 
     def _on_open_error(self, _amqp: PikaConnection, error: BaseException) -> None:
-        reason = _describe(error)
+        reason = describe(error)
         credentials = self._credentials
         denied = isinstance(error, AuthenticationError) or denies_connection(reason)
         self._distrusts = self._distrusts + 1 if find_tls_problem(reason) is not None else 0
@@ -325,7 +321,7 @@ class Connection:
             self._backoff.reset()
             self._attempts = 0
         self._lost_at = self._loop.time()
-        self._reconnect_later(_describe(error))
+        self._reconnect_later(describe(error))
 
     def _on_silence(self) -> None:
         if self._amqp is not None:
@@ -345,7 +341,7 @@ class Connection:
                 self._ended.set_result(None)
             return
         pause = self._pause()
-        self._enter(ConnectionState.WAITING)
+        self._state = ConnectionState.WAITING
         if was_open:
             _log.warning("%s: connection lost, will retry: %s", self, self.last_error)
         else:
@@ -367,9 +363,6 @@ class Connection:
         _log.info("%s: the broker accepts messages again", self)
         self.on_unblocked()
 
-    def _enter(self, state: ConnectionState) -> None:
-        self._state = state
-
     async def _next_attempt(self) -> None:
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.add(waiter)
@@ -390,46 +383,3 @@ class Connection:
     async def _wait_until_closed(self, timeout: float) -> bool:
         assert self._ended is not None
         return bool((await asyncio.wait({self._ended}, timeout=timeout))[0])
-
-    def _parameters(
-        self, host: Host, credentials: PasswordCredentials | CertificateCredentials
-    ) -> ConnectionParameters:
-        endpoint = self._endpoint
-        return ConnectionParameters(
-            host=host.name,
-            port=host.port,
-            virtual_host=endpoint.vhost,
-            credentials=credentials,
-            heartbeat=endpoint.heartbeat,
-            ssl_options=SSLOptions(self._context, host.name) if self._context is not None else None,
-            client_properties=client_properties(self._name, self._role),
-            connection_attempts=1,
-            socket_timeout=_TCP_SECONDS,
-            stack_timeout=OPEN_SECONDS,
-        )
-
-
-def _version(amqp: PikaConnection) -> tuple[int, ...] | None:
-    text = (amqp.server_properties or {}).get("version")
-    numbers = re.match(r"\d+(?:\.\d+)*", text) if isinstance(text, str) else None
-    return tuple(map(int, numbers[0].split("."))) if numbers is not None else None
-
-
-def _cluster_name(amqp: PikaConnection) -> str | None:
-    name = (amqp.server_properties or {}).get("cluster_name")
-    return name if isinstance(name, str) else None
-
-
-def _describe(error: BaseException) -> str:
-    # pika nests the cause in lists and arguments of its own exceptions.
-    seen = 0
-    while seen < 8:
-        causes = getattr(error, "exceptions", None) or (getattr(error, "exception", None), *error.args)
-        nested = [cause for cause in causes if isinstance(cause, BaseException)]
-        if not nested:
-            break
-        error = nested[-1]
-        seen += 1
-    text = f"{type(error).__name__}: {error}"
-    said = re.search(r"\([0-9]{3}\) '.*'", text, re.DOTALL)
-    return text if said is None else said[0]

@@ -22,7 +22,8 @@ from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
 from taskmq_rabbitmq.amqp.incoming import Properties
 from taskmq_rabbitmq.connect.backoff import reconnect_backoff
-from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
+from taskmq_rabbitmq.connect.connection import Connection
+from taskmq_rabbitmq.connect.handshake import OPEN_SECONDS
 from taskmq_rabbitmq.declare.requests import refusal
 from taskmq_rabbitmq.model.access_refused import NOT_FOUND
 from taskmq_rabbitmq.model.entities import EVENTS, LISTENER, NEW_QUEUE

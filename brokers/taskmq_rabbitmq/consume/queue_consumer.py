@@ -25,7 +25,8 @@ from taskmq.model.topology import dead_letter_queue, is_on_demand, is_shard
 from taskmq_rabbitmq.amqp.channels import ChannelEnd, ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.incoming import Properties, headers_of
 from taskmq_rabbitmq.connect.backoff import patience, reconnect_backoff
-from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
+from taskmq_rabbitmq.connect.connection import Connection
+from taskmq_rabbitmq.connect.handshake import OPEN_SECONDS
 from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed
 from taskmq_rabbitmq.declare.declarations import Declarations
 from taskmq_rabbitmq.declare.requests import refusal

@@ -16,7 +16,8 @@ from typing import Final
 from taskmq.contracts.loggers import contained_logger
 from taskmq.errors import QueueMissing, UnsupportedFeature
 from taskmq.model.topology import ReportQueue, WorkQueue, dead_letter_queue, is_work_queue, logical_queue
-from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
+from taskmq_rabbitmq.connect.connection import Connection
+from taskmq_rabbitmq.connect.handshake import OPEN_SECONDS
 from taskmq_rabbitmq.declare.requests import (
     APPLY,
     EntityMissing,

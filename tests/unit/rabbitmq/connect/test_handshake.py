@@ -1,4 +1,4 @@
-from taskmq_rabbitmq.connect.client_properties import client_properties, connection_name
+from taskmq_rabbitmq.connect.handshake import client_properties, connection_name
 
 
 def test_a_connection_is_named_after_its_process_and_role() -> None:
