@@ -20,9 +20,8 @@ from taskmq_rabbitmq.connect.credentials import CredentialSource
 from taskmq_rabbitmq.connect.handshake import OPEN_SECONDS
 from taskmq_rabbitmq.consume.browse import browse
 from taskmq_rabbitmq.consume.consumer import RabbitMQConsumer
-from taskmq_rabbitmq.consume.delivery import DeliveryCounts
+from taskmq_rabbitmq.consume.delivery import DeliveryCounts, consumer_tag
 from taskmq_rabbitmq.consume.listener import RabbitMQListener
-from taskmq_rabbitmq.consume.queue_consumer import consumer_tag
 from taskmq_rabbitmq.consume.watchdog import WATCH_SECONDS
 from taskmq_rabbitmq.declare.declarations import Declarations
 from taskmq_rabbitmq.declare.requests import queue_depth, refusal

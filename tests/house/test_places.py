@@ -43,6 +43,7 @@ _STARTS_TASKS: set[str] = {
     "brokers/taskmq_rabbitmq/broker.py",
     "brokers/taskmq_rabbitmq/consume/browse.py",
     "brokers/taskmq_rabbitmq/consume/consumer.py",
+    "brokers/taskmq_rabbitmq/consume/letter_queue.py",
     "brokers/taskmq_rabbitmq/consume/listener.py",
     "brokers/taskmq_rabbitmq/consume/queue_consumer.py",
     "brokers/taskmq_rabbitmq/consume/watchdog.py",

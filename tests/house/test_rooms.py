@@ -49,6 +49,7 @@ _SHORT = {
     # Pure, and tested separately.
     "brokers/taskmq_local/rules/topics.py",
     "brokers/taskmq_rabbitmq/connect/backoff.py",
+    "brokers/taskmq_rabbitmq/consume/losses.py",
     "taskmq/worker/long_runs/delivery_ages.py",
     # One service, or one helper of services, a module.
     "taskmq/run/thread_frames.py",

@@ -5,6 +5,8 @@
 
 import asyncio
 import contextlib
+import os
+import platform
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -20,6 +22,7 @@ from taskmq_rabbitmq.model.delay_ladder import WAYS
 
 # Headers of its routing so far, which copies do not carry.
 _ROUTING: Final = (SEQUENCE, WAYS)
+_TAG_BYTES: Final = 255
 
 _LATE_SECONDS: Final = 1.0
 _NO_ARGUMENTS: Final[Mapping[str, str | int]] = {}
@@ -332,3 +335,11 @@ class RabbitMQDelivery(msgspec.Struct, eq=False, gc=False):
         if not self.settled:
             self.settled = True
             self._feed.requeue(self.tag)
+
+
+def consumer_tag(queue: str, number: int) -> str:
+    """Return a consumer tag that identifies the process for people; this process has not used it before."""
+    host = platform.node()[:60]
+    before, after = f"tmq.{host}.{os.getpid()}.", f".{number}"
+    room = _TAG_BYTES - len(before.encode()) - len(after)
+    return f"{before}{queue.encode()[:room].decode(errors='ignore')}{after}"

@@ -11,8 +11,6 @@ that it cancelled itself is used again.
 """
 
 import asyncio
-import os
-import platform
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,13 +19,14 @@ from msgspec.structs import replace
 from taskmq.contracts.broker import Delivery, Subscription
 from taskmq.contracts.loggers import contained_logger
 from taskmq.errors import AccessDenied, BrokerUnavailable, QueueMissing, TaskMQError
-from taskmq.model.topology import dead_letter_queue, is_on_demand, is_shard
-from taskmq_rabbitmq.amqp.channels import ChannelEnd, ChannelRefused, OpenChannel
-from taskmq_rabbitmq.amqp.incoming import Properties, headers_of
+from taskmq.model.topology import is_on_demand, is_shard
+from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connect.backoff import patience, reconnect_backoff
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.connect.handshake import OPEN_SECONDS
-from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed
+from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed, consumer_tag
+from taskmq_rabbitmq.consume.letter_queue import LetterQueue
+from taskmq_rabbitmq.consume.losses import PRECONDITION_FAILED, explain_cancel, explain_end
 from taskmq_rabbitmq.declare.declarations import Declarations
 from taskmq_rabbitmq.declare.requests import refusal
 from taskmq_rabbitmq.model import consumer_timeout as timeouts
@@ -37,16 +36,10 @@ if TYPE_CHECKING:
 
 _log = contained_logger(__name__)
 _CANCEL_SECONDS: Final = 5.0
-_TAG_BYTES: Final = 255
 _GOOD_SECONDS: Final = 10.0
-_PRECONDITION_FAILED: Final = 406
-_CANCELS_ON_TIMEOUT: Final = (4, 3)
 # Not every node may know a declared queue immediately.
 _LOOKS: Final = 4
 _LOOK_SECONDS: Final = 0.1
-# Number of returns, of a hundred allowed by default.
-_OFTEN_RETURNED: Final = 2
-_RETURNS: Final = "x-delivery-count"
 
 
 class QueueConsumer:
@@ -89,7 +82,7 @@ class QueueConsumer:
         self._complaint = ""
         self._news: asyncio.Event | None = None
         self._looks = 1
-        self._letters: asyncio.Task[None] | None = None
+        self._letters = LetterQueue(self.queue, declarations, loop)
         # The generation of the connection in which it tries to consume, and since when.
         self._trying: int | None = None
         self._since = 0.0
@@ -191,7 +184,7 @@ class QueueConsumer:
             self.is_paused = False
 
     async def _withdraw(self) -> None:
-        for task in (self._resuming, self._upkeep, self._letters):
+        for task in (self._resuming, self._upkeep, self._letters.making):
             if task is not None:
                 task.cancel()
                 await asyncio.wait({task})
@@ -349,7 +342,7 @@ class QueueConsumer:
             await self._start_feed(channel, arguments, before)
         except ChannelRefused as error:
             # Classic queues refuse the argument, and have no timeout.
-            if error.code != _PRECONDITION_FAILED:
+            if error.code != PRECONDITION_FAILED:
                 raise
             await self._start_feed(await self._connection.channel(), {}, before)
             self._takes_timeout = False
@@ -362,13 +355,13 @@ class QueueConsumer:
             deliver=self._deliver,
             counts=self._counts,
             loop=self._loop,
-            returned=self._on_returned,
+            returned=self._letters.on_returned,
         )
         lost: asyncio.Future[str] = self._loop.create_future()
 
         def on_cancel(_frame: "MethodFrame") -> None:
             if not lost.done():
-                lost.set_result(self._why_cancelled(feed))
+                lost.set_result(explain_cancel(self._connection.server_version, has_unsettled=bool(feed.unsettled)))
 
         channel.raw.add_on_cancel_callback(on_cancel)
         try:
@@ -383,59 +376,15 @@ class QueueConsumer:
         else:
             feed.abandon()
 
-    def _on_returned(self, properties: Properties) -> None:
-        """Ensure a dead-letter queue for a redelivered message, before RabbitMQ gives the message up."""
-        if self._letters is not None:
-            return
-        count = headers_of(properties).get(_RETURNS)
-        if isinstance(count, int) and count >= _OFTEN_RETURNED and self._declarations.lacks_letters(self.queue):
-            self._letters = self._loop.create_task(self._make_letters(), name=f"taskmq letters of {self.queue}")
-
-    async def _make_letters(self) -> None:
-        try:
-            await self._declarations.restore(dead_letter_queue(self.queue))
-        except TaskMQError as error:
-            # Retried with the next redelivery.
-            _log.debug("queue %r has no dead-letter queue: %s", self.queue, error)
-        finally:
-            self._letters = None
-
     async def _loss(self) -> None:
         feed = self._feed
         assert feed is not None
         ends: set[asyncio.Future[Any]] = {self._lost, feed.channel.ended}
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        why = self._lost.result() if self._lost.done() else self._why_ended(feed.channel.ended.result())
+        version = self._connection.server_version
+        why = self._lost.result() if self._lost.done() else explain_end(feed.channel.ended.result(), version)
         if why:
             self._complaint = why
             _log.warning("queue %r: %s; consuming it again", self.queue, why)
         # After a cancel by the broker its messages are redelivered: late settlements would be refused.
         feed.channel.close()
-
-    def _why_cancelled(self, feed: Feed) -> str:
-        version = self._connection.server_version
-        if feed.unsettled and version is not None and version >= _CANCELS_ON_TIMEOUT:
-            return (
-                "the broker cancelled the consumer: the queue is gone, or a delivery was unsettled for longer than "
-                f"the consumer timeout; {timeouts.remedy(version)}"
-            )
-        return "the broker cancelled the consumer: the queue is gone or moves to another node"
-
-    def _why_ended(self, end: ChannelEnd) -> str:
-        if not isinstance(end, ChannelRefused):
-            # The connection logs its own loss.
-            return ""
-        if end.code == _PRECONDITION_FAILED and "timed out" in end.text:
-            return (
-                "a delivery was unsettled for longer than the consumer timeout, and the broker has taken back all "
-                f"that this queue's consumer held; {timeouts.remedy(self._connection.server_version)} ({end})"
-            )
-        return f"the broker closed the channel: {end}"
-
-
-def consumer_tag(queue: str, number: int) -> str:
-    """Return a consumer tag that identifies the process for people; this process has not used it before."""
-    host = platform.node()[:60]
-    before, after = f"tmq.{host}.{os.getpid()}.", f".{number}"
-    room = _TAG_BYTES - len(before.encode()) - len(after)
-    return f"{before}{queue.encode()[:room].decode(errors='ignore')}{after}"

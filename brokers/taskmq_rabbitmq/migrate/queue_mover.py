@@ -20,7 +20,7 @@ from taskmq_rabbitmq.amqp.properties import Content, properties_bytes
 from taskmq_rabbitmq.amqp.publish_template import APP_ID
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.connect.handshake import OPEN_SECONDS
-from taskmq_rabbitmq.consume.queue_consumer import consumer_tag
+from taskmq_rabbitmq.consume.delivery import consumer_tag
 from taskmq_rabbitmq.declare.requests import queue_depth, refusal
 from taskmq_rabbitmq.migrate.message_copy import copied_properties
 

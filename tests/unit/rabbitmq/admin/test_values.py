@@ -11,7 +11,7 @@ from taskmq.errors import InvalidSetting
 from taskmq_rabbitmq import open_broker
 from taskmq_rabbitmq.amqp.pika_types import silence_pika
 from taskmq_rabbitmq.connect.backoff import reconnect_backoff
-from taskmq_rabbitmq.consume.queue_consumer import consumer_tag
+from taskmq_rabbitmq.consume.delivery import consumer_tag
 
 
 def test_pauses_grow_to_four_seconds_and_start_over_after_a_reset() -> None:
