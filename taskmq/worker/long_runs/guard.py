@@ -52,7 +52,6 @@ from typing import Final
 from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Consumer, Delivery, Outgoing
 from taskmq.contracts.broker_abilities import HANDED_OVER, TimeLimited, is_revoked
-from taskmq.contracts.republish import copy_message
 from taskmq.contracts.stores import Lease, LeaseStore
 from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.durable.service import pause
@@ -60,7 +59,6 @@ from taskmq.durable.task_set import TaskSet
 from taskmq.errors import EncodeError, MalformedMessage, SendError, StateUnavailable
 from taskmq.model import headers as header
 from taskmq.model.backoff import Backoff
-from taskmq.model.envelope import amend
 from taskmq.model.keys import long_run_key
 from taskmq.model.topology import is_jobs_queue, is_shard
 from taskmq.worker.attempt import Attempt
@@ -68,12 +66,12 @@ from taskmq.worker.intake.slots import Slots
 from taskmq.worker.long_runs.delivery_ages import DeliveryAges
 from taskmq.worker.long_runs.detached_runs import DetachedRuns
 from taskmq.worker.long_runs.leased_delivery import LeasedDelivery, RecoveredDelivery
+from taskmq.worker.long_runs.run_lease import RunLease
+from taskmq.worker.long_runs.standbys import copy_without_lease, put_off, standby_of
 from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.settlement.reports import ReportSender
 
 _log = logging.getLogger("taskmq.worker")
-
-"""Header: the key of the lease under which this message's job runs."""
 
 _DONE: Final = "done"
 _TAKEN_OVER: Final = "taken over"
@@ -108,9 +106,9 @@ class LongRunGuard:
         self._stats = stats
         self._worker = worker
         self._seconds = seconds
-        self._held: dict[str, _LongRun] = {}
+        self._held: dict[str, RunLease] = {}
         # Runs of this worker under a lease, with their attempts; the leases to renew.
-        self._running: dict[_LongRun, Attempt] = {}
+        self._running: dict[RunLease, Attempt] = {}
         self._keeper = LeaseKeeper("leases of long jobs", seconds=seconds, renew=self._renew)
         self._begun: set[Delivery] = set()
         self._tasks = TaskSet("worker hands over", failure="a job was not handed over")
@@ -238,20 +236,18 @@ class LongRunGuard:
         self._running[hold] = attempt
         self._keeper.watch()
 
-    async def _publish_standby(self, attempt: Attempt, delivery: Delivery, *, until: float) -> "_LongRun | None":
+    async def _publish_standby(self, attempt: Attempt, delivery: Delivery, *, until: float) -> RunLease | None:
         """Return the lease once its standby message is at the broker; None if there is nothing left to do."""
         key = long_run_key(attempt.job_id, uuid.uuid4().hex)
-        token: int | None = None
+        hold = RunLease(self._leases, key, attempt.job_id, owner=self._worker)
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while attempt in self._stats.running and not is_revoked(delivery):
             try:
-                if token is None:
-                    token = await self._take(key)
-                elif not await self._leases.renew(key, token=token, seconds=self._seconds):
-                    token = None
+                if not await hold.take(self._seconds):
                     continue
-                hold = self._held[key] = _LongRun(key, token, attempt.job_id)
-                await self._publish(self._standby(attempt, delivery, key))
+                self._held[hold.key] = hold
+                due = self._clock.now_ms() + round(self._seconds * 1000)
+                await self._publish(standby_of(attempt, delivery, key=hold.key, due=due))
             except (StateUnavailable, SendError, MalformedMessage) as error:
                 is_hopeless = isinstance(error, EncodeError | MalformedMessage)
                 seconds = backoff.next()
@@ -267,37 +263,14 @@ class LongRunGuard:
                 await asyncio.sleep(seconds)
             else:
                 return hold
-        if (given_up := self._held.get(key)) is not None:
+        if hold.key in self._held:
             # Its standby message may be at the broker.
-            await self._say_done(given_up)
+            await self._say_done(hold)
         return None
-
-    async def _take(self, key: str) -> int:
-        taken = await self._leases.acquire(key, owner=self._worker, seconds=self._seconds)
-        if isinstance(taken, Lease):
-            # No other process knows the key: the answer to an earlier call was lost.
-            return taken.token
-        return taken
-
-    def _standby(self, attempt: Attempt, delivery: Delivery, key: str) -> Outgoing:
-        due = self._clock.now_ms() + round(self._seconds * 1000)
-        changes = {"id": attempt.job_id, "eta": due}
-        body = amend(delivery.body, delivery.content_type, changes)
-        return copy_message(
-            delivery,
-            envelope=attempt.envelope,
-            job_id=attempt.job_id,
-            body=body,
-            due=due,
-            headers={header.LEASE: key},
-            keeps=_keeps_all_but_the_lease,
-        )
 
     async def _renew(self) -> bool:
         held = [(hold, attempt) for hold, attempt in self._running.items() if not hold.is_over]
-        answers = await asyncio.gather(
-            *(self._hold_on(hold, self._seconds) for hold, _ in held), return_exceptions=True
-        )
+        answers = await asyncio.gather(*(hold.renew(self._seconds) for hold, _ in held), return_exceptions=True)
         failure: BaseException | None = None
         for (hold, attempt), answer in zip(held, answers, strict=True):
             if isinstance(answer, BaseException):
@@ -315,26 +288,7 @@ class LongRunGuard:
             raise failure
         return bool(self._running)
 
-    async def _hold_on(self, hold: "_LongRun", seconds: float, *, note: str | None = None) -> bool:
-        """Renew the lease, or acquire it again if it expired and is free; return whether it is held.
-
-        Raises:
-            StateUnavailable: the lease's state is unknown.
-        """
-        # Sequentially: a renewal must not follow the final record.
-        async with hold.turn:
-            if hold.is_over and note is None:
-                return True
-            hold.is_over = note is not None
-            if await self._leases.renew(hold.key, token=hold.token, seconds=seconds, note=note):
-                return True
-            taken = await self._leases.acquire(hold.key, owner=self._worker, seconds=seconds, note=note or "")
-            if isinstance(taken, Lease):
-                return False
-            hold.token = taken
-            return True
-
-    def _settle(self, hold: "_LongRun", attempt: Attempt, *, is_done: bool) -> None:
+    def _settle(self, hold: RunLease, attempt: Attempt, *, is_done: bool) -> None:
         self._running.pop(hold, None)
         assert hold.handed is not None
         if hold.handed.revoked:
@@ -342,32 +296,24 @@ class LongRunGuard:
         else:
             self._tasks.start(self._say_done(hold) if is_done else self._give_back(hold, attempt, hold.handed))
 
-    async def _give_back(self, hold: "_LongRun", attempt: Attempt, handed: LeasedDelivery) -> None:
+    async def _give_back(self, hold: RunLease, attempt: Attempt, handed: LeasedDelivery) -> None:
         """Return the job to another worker: immediately, or when its standby message arrives."""
         try:
-            body = amend(handed.body, handed.content_type, {"id": attempt.job_id})
-            copy = copy_message(
-                handed,
-                envelope=attempt.envelope,
-                job_id=attempt.job_id,
-                body=body,
-                keeps=_keeps_all_but_the_lease,
-            )
-            await self._publish(copy)
+            await self._publish(copy_without_lease(attempt, handed))
         except (SendError, MalformedMessage) as error:
             _log.warning("job %s: it will run again within %g s: %s", attempt.job_id, self._seconds, error)
             with contextlib.suppress(StateUnavailable):
-                await self._leases.release(hold.key, token=hold.token)
+                await hold.release()
             self._held.pop(hold.key, None)
         else:
             await self._say_done(hold)
 
-    async def _say_done(self, hold: "_LongRun") -> None:
+    async def _say_done(self, hold: RunLease) -> None:
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 # If another worker took it over, there is nothing left to record.
-                await self._hold_on(hold, _REMEMBERED, note=_DONE)
+                await hold.renew(_REMEMBERED, note=_DONE)
                 break
             except StateUnavailable as error:
                 _log.warning("job %s may run twice: marking its lease as done failed: %s", hold.job_id, error)
@@ -388,11 +334,11 @@ class LongRunGuard:
                 _log.warning("job %s: not started, another worker may be running it: %s", attempt.job_id, error)
             else:
                 if not isinstance(answer, Lease):
-                    self._recover(attempt, _LongRun(key, answer, attempt.job_id))
+                    self._recover(attempt, self._taken_over(key, answer, attempt))
                     return True
                 if answer.note == _TAKEN_OVER:
                     # The worker that started it returned it, or is gone.
-                    self._recover(attempt, _LongRun(key, answer.token, attempt.job_id))
+                    self._recover(attempt, self._taken_over(key, answer.token, attempt))
                     return True
                 if answer.note == _DONE:
                     standby.ack()
@@ -401,7 +347,10 @@ class LongRunGuard:
         await self._put_back(attempt, standby, left)
         return False
 
-    def _recover(self, attempt: Attempt, hold: "_LongRun") -> None:
+    def _taken_over(self, key: str, token: int, attempt: Attempt) -> RunLease:
+        return RunLease(self._leases, key, attempt.job_id, owner=self._worker, token=token)
+
+    def _recover(self, attempt: Attempt, hold: RunLease) -> None:
         _log.warning("job %s of task %s: its worker died; running it again", attempt.job_id, attempt.envelope.task)
         standby = attempt.delivery
         recovered = RecoveredDelivery(standby, lambda: self._tasks.start(self._say_done(hold)))
@@ -412,11 +361,7 @@ class LongRunGuard:
     async def _put_back(self, attempt: Attempt, standby: Delivery, seconds: float) -> None:
         due = self._clock.now_ms() + round(min(seconds, self._seconds) * 1000)
         try:
-            body = amend(standby.body, standby.content_type, {"eta": due})
-            copy = copy_message(
-                standby, envelope=attempt.envelope, job_id=attempt.job_id, body=body, due=due, keeps=_keeps_all
-            )
-            await self._publish(copy)
+            await self._publish(put_off(attempt, standby, due=due))
         except (SendError, MalformedMessage) as error:
             _log.warning("job %s: requeueing its standby message: %s", attempt.job_id, error)
             await pause(self._stopping, _LONGEST_PAUSE)
@@ -427,26 +372,3 @@ class LongRunGuard:
     async def _publish(self, message: Outgoing) -> None:
         # To the broker, even if the app keeps delayed messages elsewhere.
         await self._broker.publish(message, timeout=self._send_timeout)
-
-
-class _LongRun:
-    """A lease of this worker, and the run under it."""
-
-    __slots__ = ("handed", "is_over", "job_id", "key", "token", "turn")
-
-    def __init__(self, key: str, token: int, job_id: str) -> None:
-        self.key = key
-        self.token = token
-        self.job_id = job_id
-        self.handed: LeasedDelivery | None = None
-        self.turn = asyncio.Lock()
-        self.is_over = False
-
-
-def _keeps_all_but_the_lease(name: str) -> bool:
-    return name != header.LEASE
-
-
-def _keeps_all(name: str) -> bool:
-    del name
-    return True
