@@ -234,7 +234,7 @@ class Call(CeleryHints, Generic[P, R_co]):
 
         if isinstance(self.call_plan, JobPlan):
             raise refused_by_broker(self._task.name)
-        plan = None if self._task is self else self.call_plan
+        plan = None if self.call_plan is self._task.call_plan else self.call_plan
         return StepCall(self._task, plan, args, kwargs, {}, is_fed=is_fed)
 
     @property

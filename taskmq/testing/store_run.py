@@ -283,6 +283,7 @@ class StoreRun:
         """Return the jobs that hold their claims; those whose work was done end."""
         self._claims.add(jobs)
         taken = await passage.take_claims(jobs, now=self._now())
+        assert taken is not None
         for job in taken.waiting:
             passage.gates.remove(job.id)
         if taken.done:

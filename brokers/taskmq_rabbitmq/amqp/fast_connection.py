@@ -20,7 +20,6 @@ from taskmq_rabbitmq.amqp.ack_batch import AckBatch, AckFlush
 from taskmq_rabbitmq.amqp.direct_socket import DirectSocket
 from taskmq_rabbitmq.amqp.frames import NOT_MANDATORY, FrameReader, publish_frames
 from taskmq_rabbitmq.amqp.heartbeats import Heartbeats
-from taskmq_rabbitmq.amqp.incoming import Incoming, Properties
 from taskmq_rabbitmq.amqp.pika_types import (
     BasicProperties,
     ConnectionParameters,
@@ -32,6 +31,7 @@ from taskmq_rabbitmq.amqp.pika_types import (
 )
 from taskmq_rabbitmq.amqp.properties import WireError, fleeting_properties, properties_bytes
 from taskmq_rabbitmq.amqp.publish_template import APP_ID, PublishTemplate, TemplateKey
+from taskmq_rabbitmq.amqp.received_properties import Incoming, Properties
 from taskmq_rabbitmq.amqp.resets import detect_resets
 from taskmq_rabbitmq.amqp.resolver import ResolvingServices
 from taskmq_rabbitmq.model.url import Wire

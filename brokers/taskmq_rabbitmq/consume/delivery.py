@@ -16,7 +16,7 @@ from taskmq.errors import BrokerUnavailable
 from taskmq.model.headers import BROKERS_OWN, REASON, SEQUENCE
 from taskmq.model.topology import TOPIC_QUEUE, is_shard
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
-from taskmq_rabbitmq.amqp.incoming import Properties, headers_of
+from taskmq_rabbitmq.amqp.received_properties import Properties, headers_of
 from taskmq_rabbitmq.model.deaths import death_of, keeps_letters
 from taskmq_rabbitmq.model.delay_ladder import WAYS
 

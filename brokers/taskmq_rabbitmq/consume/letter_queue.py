@@ -6,7 +6,7 @@ from typing import Final
 from taskmq.contracts.loggers import contained_logger
 from taskmq.errors import TaskMQError
 from taskmq.model.topology import dead_letter_queue
-from taskmq_rabbitmq.amqp.incoming import Properties, headers_of
+from taskmq_rabbitmq.amqp.received_properties import Properties, headers_of
 from taskmq_rabbitmq.declare.declarations import Declarations
 
 _log = contained_logger(__name__)

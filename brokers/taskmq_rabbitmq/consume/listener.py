@@ -20,7 +20,7 @@ from taskmq.contracts.loggers import contained_logger
 from taskmq.errors import AccessDenied, BrokerUnavailable, TaskMQError, TopologyMismatch
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
-from taskmq_rabbitmq.amqp.incoming import Properties
+from taskmq_rabbitmq.amqp.received_properties import Properties
 from taskmq_rabbitmq.connect.backoff import reconnect_backoff
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.connect.handshake import OPEN_SECONDS

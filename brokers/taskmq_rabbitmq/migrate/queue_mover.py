@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 from taskmq.errors import BrokerBlocked, PublishRejected, QueueMissing, UnsupportedFeature
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.frames import publish_frames
-from taskmq_rabbitmq.amqp.incoming import Properties
 from taskmq_rabbitmq.amqp.properties import Content, properties_bytes
 from taskmq_rabbitmq.amqp.publish_template import APP_ID
+from taskmq_rabbitmq.amqp.received_properties import Properties
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.connect.handshake import OPEN_SECONDS
 from taskmq_rabbitmq.consume.delivery import consumer_tag

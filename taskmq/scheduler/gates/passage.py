@@ -112,13 +112,15 @@ class GatePassage:
         self.gates.record_released(due, Counter(gate for gate, _ in opened))
         return {lane for _, lane in opened}
 
-    async def take_claims(self, jobs: Sequence[DispatchedJob], *, now: float) -> ClaimedJobs:
-        """Take the claims of dispatched jobs in the store."""
+    async def take_claims(self, jobs: Sequence[DispatchedJob], *, now: float) -> ClaimedJobs | None:
+        """Take the claims of dispatched jobs in the store. Returns None if another scheduler holds the partition."""
         found = ClaimedJobs(jobs, [], [], [])
         if not (claims := {job.id: claimed for job in jobs if (claimed := self._claims.of(job.id))}):
             return found
         claiming = [replace(job, claims=claims[job.id]) for job in jobs if job.id in claims]
         taken = await self._store.take_claims(self._lease.partition, self._lease.epoch, claiming)
+        if taken is None:
+            return None
         self._claims.record_done(
             [claim.name for job in claiming if job.id in taken.done for claim in job.claims if claim.ttl]
         )

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq_rabbitmq.amqp.frames import NOT_MANDATORY, FrameReader, ack_frame, nack_frame, publish_frames
-from taskmq_rabbitmq.amqp.incoming import Incoming, headers_of
 from taskmq_rabbitmq.amqp.properties import Content, WireError, fleeting_properties, properties_bytes
+from taskmq_rabbitmq.amqp.received_properties import Incoming, headers_of
 
 # Imported by name: pika has no type annotations.
 pika_frame: Any = importlib.import_module("pika.frame")
