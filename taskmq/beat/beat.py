@@ -6,50 +6,43 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
 import msgspec
 
 from taskmq.app import TaskMQ
+from taskmq.beat.claimed_emissions import RETRY_PAUSE_MS, ClaimedEmissions
+from taskmq.beat.complaints import Complaints
 from taskmq.beat.emitter import Emission, Emitter
 from taskmq.beat.record_cache import RecordCache, RecordStep
 from taskmq.beat.schedule_index import ScheduleIndex
 from taskmq.beat.server_clock import ServerClock
 from taskmq.contracts.stores import State, Timekeeper, state_required
-from taskmq.durable.service import is_interruption, unless_set
-from taskmq.errors import SendError, StateUnavailable, TooLarge, UnsupportedFeature
-from taskmq.model.outcome import error_line, message_of, type_name
+from taskmq.durable.service import unless_set
+from taskmq.errors import SendError, StateUnavailable, UnsupportedFeature
 from taskmq.model.telemetry.metrics import BeatSnapshot
 from taskmq.model.units import LAST_INSTANT
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.definition import check_without_store
-from taskmq.schedules.occurrence import due_instant
-from taskmq.schedules.record import OccurrenceClaim, ScheduleRecord
+from taskmq.schedules.record import ScheduleRecord
 from taskmq.schedules.status import OccurrenceCounts
-from taskmq.schedules.triggers import jitter_of
-from taskmq.schedules.turn import LEASE_MS, Replica, Turn, complete, give_up, release_claims, take_turn
+from taskmq.schedules.turn import LEASE_MS, Replica, Turn, take_turn
 from taskmq.version import VERSION
 
 _log = logging.getLogger("taskmq.beat")
 
 _ROUND: Final = 250
 _ROUNDS: Final = 8
-_RETRY_PAUSE_MS: Final = 500
 _FAILED_PAUSE_MS: Final = 10_000
 # Subjects of complaints.
 _STATE: Final = "state"
 _CLAIMS: Final = "claims"
-_BROKER: Final = "broker"
 _LOOK_MS: Final = 1_000
 _FAR: Final = LAST_INSTANT
-# Nothing is published this close to the end of its lease.
-_MARGIN_MS: Final = 1_000
 # Seconds without an answer of the state, which is asked once a second, after which a beat is not ready.
 _SILENT: Final = 15.0
-
-_ClaimChange = Callable[[ScheduleEntry, ScheduleRecord, list[OccurrenceClaim]], None]
 
 
 class BeatStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,10 +78,6 @@ def _has_reactions(app: TaskMQ) -> bool:
     return any(each.needs_beat for each in app.reactions.values())
 
 
-class _BrokenSend(SendError):
-    """The app's own code failed while a message was built."""
-
-
 class Beat:
     """Emits an app's schedules until it is stopped.
 
@@ -115,7 +104,6 @@ class Beat:
             app.reactions.check_lanes(at_beat=True)
         self._app = app
         self._replica = Replica(app.name, f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}")
-        self._emitter = Emitter(app)
         self._is_stopping = asyncio.Event()
         self._is_nudged = asyncio.Event()
         self._has_changed = asyncio.Event()
@@ -130,8 +118,7 @@ class Beat:
         self._answered: float | None = None
         self._has_begun = False
         self._trouble: str | None = None
-        # The last complaint about each subject, until it is over.
-        self._complaints: dict[str, str] = {}
+        self._complaints = Complaints()
 
     def stop(self) -> None:
         """Make `run` return once current emissions are confirmed."""
@@ -152,7 +139,7 @@ class Beat:
             return "the state has not answered yet"
         if silence > _SILENT:
             return f"the state has not answered for {silence:.0f} s"
-        return self._trouble
+        return self._trouble or self._emissions.trouble
 
     def status(self) -> BeatStatus:
         """Return all that the beat knows about itself, for `/status`."""
@@ -184,6 +171,15 @@ class Beat:
         self._clock = ServerClock(self._app.sessions.clock, state if isinstance(state, Timekeeper) else None)
         self._records = RecordCache(state.schedules, app=self._app.name)
         self._catalogue = ScheduleIndex(self._app, state.schedules, fires=self._fires)
+        self._emissions = ClaimedEmissions(
+            Emitter(self._app),
+            self._records,
+            self._clock,
+            self._counts,
+            self._complaints,
+            is_stopping=self._is_stopping,
+            pause=self._pause,
+        )
         looking = asyncio.ensure_future(self._keep_looking())
         # A beat that does not see changes is useless: it ends with the error.
         looking.add_done_callback(lambda _: self.stop())
@@ -228,7 +224,7 @@ class Beat:
                 await self._catalogue.look()
                 await self._records.load(list(self._catalogue.entries))
             except StateUnavailable as error:
-                if self._is_news(_STATE, error):
+                if self._complaints.is_news(_STATE, error):
                     _log.warning("state unavailable, starting later: %s", error)
                 await self._pause()
                 continue
@@ -247,7 +243,7 @@ class Beat:
             try:
                 await self._look()
             except StateUnavailable as error:
-                if self._is_news(_STATE, error):
+                if self._complaints.is_news(_STATE, error):
                     _log.warning("checking for changed schedules failed, will retry: %s", error)
 
     async def _look(self) -> None:
@@ -260,21 +256,14 @@ class Beat:
             self._records.forget(gone)
             self._wakes.pop(gone, None)
             self._watched.discard(gone)
-            self._complaints.pop(_schedule(gone), None)
+            self._complaints.forget(_schedule(gone))
         self._wake(names, self._clock.now_ms())
         # The clock may differ from when the loop went to sleep.
         self._is_nudged.set()
 
     def _has_answered(self) -> None:
         self._answered = self._app.sessions.clock.monotonic()
-        self._complaints.pop(_STATE, None)
-
-    def _is_news(self, subject: str, error: BaseException) -> bool:
-        """Return whether the error is another one than the last about the subject, and keep it."""
-        complaint = error_line(type_name(error), message_of(error))
-        is_news = self._complaints.get(subject) != complaint
-        self._complaints[subject] = complaint
-        return is_news
+        self._complaints.forget(_STATE)
 
     def _wake(self, names: Iterable[str], instant: int) -> None:
         first = self._due[0][0] if self._due else instant + 1
@@ -326,10 +315,10 @@ class Beat:
 
         def take(entry: ScheduleEntry, record: ScheduleRecord) -> None:
             turns[entry.name] = take_turn(record, entry, now=self._clock.now_ms(), replica=self._replica)
-            self._complaints.pop(_schedule(entry.name), None)
+            self._complaints.forget(_schedule(entry.name))
 
         def on_failure(entry: ScheduleEntry, error: BaseException) -> None:
-            if self._is_news(_schedule(entry.name), error):
+            if self._complaints.is_news(_schedule(entry.name), error):
                 _log.error("schedule %s: emission failed, will retry", entry.name, exc_info=error)
             turns[entry.name] = Turn(wake=self._clock.now_ms() + _FAILED_PAUSE_MS)
 
@@ -339,12 +328,12 @@ class Beat:
         except StateUnavailable as error:
             # Claims that succeeded all the same are published by the beat that sees the end of their leases.
             self._trouble = f"claiming schedules failed: {error}"
-            if self._is_news(_CLAIMS, error):
+            if self._complaints.is_news(_CLAIMS, error):
                 _log.warning("claiming schedules failed, will retry: %s", error)
-            self._wake([entry.name for entry in entries], self._clock.now_ms() + _RETRY_PAUSE_MS)
+            self._wake([entry.name for entry in entries], self._clock.now_ms() + RETRY_PAUSE_MS)
             return
         self._trouble = None
-        self._complaints.pop(_CLAIMS, None)
+        self._complaints.forget(_CLAIMS)
         emissions: list[Emission] = []
         for entry in entries:
             turn = turns[entry.name]
@@ -353,98 +342,7 @@ class Beat:
                 self._wake([entry.name], turn.wake)
             emissions += [Emission(entry, claim) for claim in turn.claims]
         await self._cancel([job_id for turn in turns.values() for job_id in turn.cancel])
-        await self._emit(emissions)
-
-    async def _emit(self, emissions: Sequence[Emission]) -> None:
-        """Publish within the lease, as often as needed."""
-        pending = list(emissions)
-        while pending:
-            now = self._clock.now_ms()
-            in_time = [one for one in pending if now < one.claim.until - _MARGIN_MS]
-            if len(in_time) < len(pending):
-                _log.warning("leaving %d occurrences to other replicas", len(pending) - len(in_time))
-            failures = await self._publish(in_time, now)
-            await self._settle(in_time, failures)
-            pending = [one for one, error in failures.items() if not isinstance(error, _BrokenSend | TooLarge)]
-            if pending:
-                self._trouble = f"occurrences are not sent: {failures[pending[0]]}"
-                if self._is_news(_BROKER, failures[pending[0]]):
-                    _log.warning(
-                        "publishing %d occurrences failed, will retry: %s", len(pending), failures[pending[0]]
-                    )
-                if self._is_stopping.is_set():
-                    await self._change_claims(pending, lambda _, record, claims: release_claims(record, claims))
-                    return
-                await self._pause()
-            else:
-                self._trouble = None
-                self._complaints.pop(_BROKER, None)
-
-    async def _publish(self, emissions: Sequence[Emission], now: int) -> dict[Emission, SendError]:
-        """Publish; an emission whose middleware fails is left to the end of its lease, and blocks no other."""
-        try:
-            return await self._emitter.publish(emissions, now=now)
-        except BaseException as error:
-            # The app's own code, which must not stop the beat.
-            if is_interruption(error):
-                raise
-            if len(emissions) == 1:
-                name, instant = emissions[0].entry.name, emissions[0].claim.instant
-                _log.error("schedule %s: giving up the occurrence of %d", name, instant, exc_info=error)
-                return {emissions[0]: _BrokenSend(type(error).__name__)}
-        failures: dict[Emission, SendError] = {}
-        for one in emissions:
-            failures.update(await self._publish([one], now))
-        return failures
-
-    async def _settle(self, emissions: Sequence[Emission], failures: dict[Emission, SendError]) -> None:
-        confirmed = [one for one in emissions if one not in failures]
-        at = self._clock.now_ms()
-
-        for one in confirmed:
-            late = (at - due_instant(one.entry, one.claim)) / 1000
-            self._counts.count_emitted(one.entry.task.name, one.claim.kind, late=late)
-
-        def confirm(entry: ScheduleEntry, record: ScheduleRecord, claims: list[OccurrenceClaim]) -> None:
-            complete(record, claims, at=at, jitter=jitter_of(entry.name, entry.policy.jitter))
-
-        await self._change_claims(confirmed, confirm)
-        for one, error in failures.items():
-            if isinstance(error, TooLarge):
-                self._counts.count_failed(one.entry.task.name)
-                _log.error(
-                    "schedule %s: giving up the occurrence of %d: %s", one.entry.name, one.claim.instant, error
-                )
-                await self._change_claims([one], self._give_up)
-
-    def _give_up(self, entry: ScheduleEntry, record: ScheduleRecord, claims: list[OccurrenceClaim]) -> None:
-        give_up(record, claims, [self._emitter.job_id(Emission(entry, claim)) for claim in claims])
-
-    async def _change_claims(self, emissions: Sequence[Emission], change: _ClaimChange) -> None:
-        """Record the result of claims; if the state does not answer, retry for as long as they last."""
-        parts: dict[str, tuple[ScheduleEntry, list[OccurrenceClaim]]] = {}
-        for one in emissions:
-            parts.setdefault(one.entry.name, (one.entry, []))[1].append(one.claim)
-
-        def apply(entry: ScheduleEntry, claims: list[OccurrenceClaim], record: ScheduleRecord) -> None:
-            change(entry, record, claims)
-
-        steps = [RecordStep(name, partial(apply, *part)) for name, part in parts.items()]
-        last = max((one.claim.until for one in emissions), default=0)
-        while steps:
-            try:
-                await self._records.change(steps)
-            except StateUnavailable as error:
-                if self._clock.now_ms() + _RETRY_PAUSE_MS >= last or self._is_stopping.is_set():
-                    _log.error(
-                        "recording the results of %d occurrences failed, so they may be published again: %s",
-                        len(emissions),
-                        error,
-                    )
-                    return
-                await self._pause()
-                continue
-            return
+        await self._emissions.emit(emissions)
 
     async def _cancel(self, jobs: Sequence[str]) -> None:
         for job_id in jobs:
@@ -456,4 +354,4 @@ class Beat:
                 _log.warning("job %s: cancelling failed, it runs to its end: %s", job_id, error)
 
     async def _pause(self) -> None:
-        await unless_set(self._is_stopping, self._clock.sleep_until(self._clock.now_ms() + _RETRY_PAUSE_MS))
+        await unless_set(self._is_stopping, self._clock.sleep_until(self._clock.now_ms() + RETRY_PAUSE_MS))

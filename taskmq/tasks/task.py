@@ -14,8 +14,9 @@ class Task(TaskFunction, Call[P, R_co]):
     """A registered function: call it to run it here, or `send` it to run it in a worker."""
 
     def __init__(self, function: Callable[..., Any], plan: TaskPlan) -> None:
-        TaskFunction.__init__(self, function, plan)
-        Call.__init__(self, self, plan.call)
+        super().__init__(function, plan)
+        # A task is a call of itself with its default options.
+        self._task = self
         self.__doc__ = function.__doc__
         self.__name__: str = getattr(function, "__name__", plan.name)
         self.__module__ = function.__module__

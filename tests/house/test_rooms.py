@@ -52,6 +52,7 @@ _SHORT = {
     "brokers/taskmq_rabbitmq/consume/losses.py",
     "taskmq/worker/long_runs/delivery_ages.py",
     # One service, or one helper of services, a module.
+    "taskmq/beat/complaints.py",
     "taskmq/run/thread_frames.py",
     "taskmq/scheduler/history/retention.py",
     # A rule for all who acquire a lease by its key.

@@ -367,7 +367,7 @@ class _Progress:
     """Progress of one attempt."""
 
     def __init__(self, purpose: Purpose) -> None:
-        self.purpose = purpose
+        self.purpose: Purpose = purpose
         self.is_committing = False
 
     @property
