@@ -12,7 +12,7 @@ from taskmq.contracts.jobs import Lane
 from taskmq.model.jobs.pools import SLOTS_ASKED, Amounts, QueuePolicy, TenantPool, path_of, pool_group
 from taskmq.model.topology import CLASSES, class_of
 from taskmq.scheduler.fairness.accounts import Accounts
-from taskmq.scheduler.fairness.queue_turns import IN_CLASSES
+from taskmq.scheduler.fairness.lane_tree import IN_CLASSES
 
 # Tolerance for rounding errors.
 _TINY: Final = 1e-9

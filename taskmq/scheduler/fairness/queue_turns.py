@@ -6,19 +6,17 @@
 Every job is charged to the branches that were served, including jobs that a pool got for its minimum.
 """
 
-from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from math import inf
 from typing import Final
 
 from taskmq.contracts.jobs import Lane
 from taskmq.model.jobs.pools import SLOTS_ASKED, Amounts, QueuePolicy, TenantPool
-from taskmq.model.topology import CLASSES, Policy, class_of
-from taskmq.scheduler.fairness.accounts import ONE_SLOT, Account, Accounts
+from taskmq.scheduler.fairness.accounts import ONE_SLOT
 from taskmq.scheduler.fairness.branches import Branch, Leaf
 from taskmq.scheduler.fairness.costs import ChargedJob, Flights, RunTimes
-from taskmq.scheduler.fairness.order import Key, Order
+from taskmq.scheduler.fairness.lane_tree import BY_HEADS, LaneTree
+from taskmq.scheduler.fairness.order import Key
 
 Head = tuple[float, float]
 """First job of a lane: when it became due and when it expires, in seconds."""
@@ -26,12 +24,8 @@ Head = tuple[float, float]
 _Charge = tuple[Amounts, float]
 
 _NOTHING: Final = 1e-12
-# Number of leaves with a debt to check with each refresh.
-_CHECKED: Final = 1000
 _NO_HEAD: Final[Head] = (0.0, inf)
 _SLOTS: Final[Mapping[str, Amounts]] = {}
-IN_CLASSES: Final[frozenset[Policy]] = frozenset({"fair", "weighted", "round_robin", "deadline"})
-BY_HEADS: Final[frozenset[Policy]] = frozenset({"fifo", "priority", "deadline"})
 
 
 class QueueTurns:
@@ -62,29 +56,13 @@ class QueueTurns:
         self.capacities: Amounts = capacities or {}
         self._slots = 1.0
         self._times = times
-        self._accounts = Accounts(pools)
+        self._tree = LaneTree(policy, pools)
         self._has_pools = bool(pools)
         self._has_caps = any(pool.max for pool in pools.values())
-        self._has_minimums = any(amount > 0 for pool in pools.values() for amount in pool.min.values())
-        self._owed: Order[Account] = Order()
-        # Branches of each account, by class.
-        self._branches: defaultdict[Account, dict[int, Branch]] = defaultdict(dict)
         self._lanes: set[Lane] = set()
-        self._leaves: dict[Lane, Leaf] = {}
-        # Leaves without jobs whose debt others have to catch up with before it can be dropped.
-        self._owing: OrderedDict[Leaf, None] = OrderedDict()
         self._picked: dict[Lane, list[_Charge]] = {}
         self.flights = Flights()
         self.by_heads = policy.policy in BY_HEADS
-        self._root = Branch(None, by_rank=policy.strict)
-        self._classes: list[Branch] = []
-        if policy.policy in IN_CLASSES:
-            for rank, name in enumerate(CLASSES):
-                self._classes.append(
-                    Branch(self._root, weight=policy.shares[name], rank=rank, by_heads=self.by_heads)
-                )
-        else:
-            self._classes.append(Branch(self._root, by_heads=self.by_heads))
         for job in flights:
             self._fly(job)
 
@@ -96,35 +74,33 @@ class QueueTurns:
         """Replace the lanes with jobs; present ones keep their turns."""
         for lane in self._lanes - lanes.keys():
             self.remove(lane)
-        for leaf in list(islice(self._owing, _CHECKED)):
-            del self._owing[leaf]
-            self._prune(leaf)
+        self._tree.prune_owing()
         for lane in lanes if self.by_heads else sorted(lanes.keys() - self._lanes):
             self.add(lane, lanes[lane])
 
     def add(self, lane: Lane, head: Head | None) -> None:
         """Add a lane with jobs; `head` is its first job, for policies that order by age."""
         self._lanes.add(lane)
-        leaf = self._leaf(lane)
+        leaf = self._tree.leaf(lane)
         leaf.put(lane, self._key(lane, head or _NO_HEAD))
         if leaf.is_listed:
             if self.by_heads:
                 leaf.reorder()
             return
         leaf.list_up()
-        self._see(leaf.account)
+        self._tree.see(leaf.account)
 
     def remove(self, lane: Lane) -> None:
         """Remove a lane without jobs."""
         if lane not in self._lanes:
             return
         self._lanes.discard(lane)
-        leaf = self._leaf(lane)
+        leaf = self._tree.leaf(lane)
         leaf.forget(lane)
         if leaf.is_empty:
             leaf.unlist()
-            self._see(leaf.account)
-            self._prune(leaf)
+            self._tree.see(leaf.account)
+            self._tree.prune(leaf)
         elif self.by_heads:
             leaf.reorder()
 
@@ -147,11 +123,11 @@ class QueueTurns:
         Picked jobs count as in flight until `resolve` is called.
         """
         self._slots = self.capacities.get(SLOTS_ASKED) or len(self.flights) + self._open() + float(count)
-        if not self._has_pools and not self.by_heads and len(self._root.children) == 1:
-            (branch,) = self._root.children
+        if not self._has_pools and not self.by_heads and len(self._tree.root.children) == 1:
+            (branch,) = self._tree.root.children
             if len(branch.children) > 1:
                 return self._deal(branch, count)
-        part = self._accounts.honourable_part({**self.capacities, SLOTS_ASKED: self._slots})
+        part = self._tree.accounts.honourable_part({**self.capacities, SLOTS_ASKED: self._slots})
         found: dict[Lane, int] = {}
         while count > 0 and (picked := self._pick(part, count)) is not None:
             lane, number = picked
@@ -173,7 +149,7 @@ class QueueTurns:
             job.seconds = self._expect(job)
             found.setdefault(lane, []).append(job)
         for lane in [*picked, *(lane for lane in found if lane not in picked)]:
-            self._settle(self._leaf(lane), picked.get(lane, []), found.get(lane, []))
+            self._settle(self._tree.leaf(lane), picked.get(lane, []), found.get(lane, []))
 
     def _settle(self, leaf: Leaf, picked: list[_Charge], found: list[ChargedJob]) -> None:
         cost, since = 0.0, leaf.clocks()
@@ -185,24 +161,24 @@ class QueueTurns:
             cost -= charged
         for (needs, _), job in zip(picked, found, strict=False):
             if needs is not job.needs:
-                self._give(leaf, needs)
-                self._take(leaf, job.needs)
+                self._tree.give(leaf, needs)
+                self._tree.take(leaf, job.needs)
         for needs, _ in picked[len(found) :]:
-            self._give(leaf, needs)
+            self._tree.give(leaf, needs)
         for job in found[len(picked) :]:
-            self._take(leaf, job.needs)
+            self._tree.take(leaf, job.needs)
         if found:
             _learn(leaf, found[-1])
         # Ignores rounding errors.
         if abs(cost) > _NOTHING:
             leaf.charge(cost)
-        self._prune(leaf)
+        self._tree.prune(leaf)
 
     def _deal(self, branch: Branch, count: int) -> dict[Lane, int]:
         """Pick jobs of several tenants in one class, without pools: as one by one, but count each lane once."""
         found: dict[Lane, int] = {}
         dealt: dict[Lane, tuple[Leaf, Amounts, float]] = {}
-        root, children = self._root, branch.children
+        root, children = self._tree.root, branch.children
         for _ in range(count):
             leaf = children.first()
             assert isinstance(leaf, Leaf)
@@ -228,13 +204,13 @@ class QueueTurns:
         for lane, (leaf, needs, cost) in dealt.items():
             if len(leaf.lanes) == 1:
                 leaf.record_served(lane, found[lane])
-            self._take(leaf, needs, found[lane])
+            self._tree.take(leaf, needs, found[lane])
             self._picked.setdefault(lane, []).extend([(needs, cost)] * found[lane])
         return found
 
     def _pick(self, part: float, most: int) -> tuple[Lane, int] | None:
         while True:
-            leaf = self._owed_leaf(part) or self._root.serve()
+            leaf = self._tree.find_owed(part) or self._tree.root.serve()
             if leaf is None:
                 return None
             lane = leaf.lanes.first()
@@ -242,28 +218,18 @@ class QueueTurns:
             assert leaf.account is not None
             needs = leaf.needs.get(lane, ONE_SLOT)
             if self._has_caps and (full := leaf.account.full(ONE_SLOT)) is not None:
-                self._block(full)
+                self._tree.block(full)
                 continue
             # A single lane needs no turns.
             number = most if most > 1 and leaf.is_alone() else 1
             leaf.record_served(lane, number)
-            self._take(leaf, needs, number)
+            self._tree.take(leaf, needs, number)
             cost = self._worth(needs) * self._seconds(self._times.expected_next(lane))
             self._picked.setdefault(lane, []).extend([(needs, cost)] * number)
             leaf.charge(cost * number)
             if number > 1:
                 leaf.catch_up(cost)
             return lane, number
-
-    def _owed_leaf(self, part: float) -> Leaf | None:
-        while (owed := self._owed.first()) is not None and self._owed.key(owed)[0] < part:
-            blocked = next((above for above in owed.path() if above.is_blocked), None)
-            if blocked is None:
-                branches = [branch for branch in self._branches[owed].values() if branch.is_listed]
-                return min(branches, key=lambda branch: self._root.key_of(branch.top)).serve()
-            self._owed.discard(owed)
-            blocked.suspended.append(owed)
-        return None
 
     def start(self, job_id: str, *, now: float, ran: float = 0.0) -> None:
         """Record that a job is running; it is charged more if it runs longer than charged.
@@ -309,27 +275,27 @@ class QueueTurns:
         leaves: dict[Leaf, None] = {}
         for job_id, seconds in jobs:
             job = self.flights.remove(job_id)
-            leaf = self._leaf(job.lane)
-            self._give(leaf, job.needs)
+            leaf = self._tree.leaf(job.lane)
+            self._tree.give(leaf, job.needs)
             took = job.seconds if seconds is None else self._seconds(max(seconds - job.ran, 0.0))
             leaf.settle(job.worth * job.seconds, job.worth * took, job.since)
             leaves.pop(leaf, None)
             leaves[leaf] = None
         for leaf in leaves:
             leaf.reorder()
-            self._prune(leaf)
+            self._tree.prune(leaf)
 
     def _fly(self, job: ChargedJob) -> None:
-        leaf = self._leaf(job.lane)
+        leaf = self._tree.leaf(job.lane)
         _learn(leaf, job)
         job.seconds = self._expect(job)
-        self._take(leaf, job.needs)
+        self._tree.take(leaf, job.needs)
         job.since = leaf.clocks()
         self.flights.add(job, is_guessed=not self._times.knows(job.task))
         leaf.charge(job.worth * job.seconds)
 
     def _charge(self, job: ChargedJob, seconds: float) -> None:
-        self._leaf(job.lane).charge(job.worth * (seconds - job.seconds))
+        self._tree.leaf(job.lane).charge(job.worth * (seconds - job.seconds))
         job.seconds = seconds
 
     def _expect(self, job: ChargedJob) -> float:
@@ -352,101 +318,6 @@ class QueueTurns:
 
     def _open(self) -> int:
         return sum(map(len, self._picked.values()))
-
-    def _take(self, leaf: Leaf, needs: Amounts, count: int = 1) -> None:
-        assert leaf.account is not None
-        leaf.flights += count
-        leaf.account.take(needs, count)
-        self._see(leaf.account)
-
-    def _give(self, leaf: Leaf, needs: Amounts) -> None:
-        assert leaf.account is not None
-        leaf.flights -= 1
-        leaf.account.give(needs)
-        account: Account | None = leaf.account
-        while account is not None:
-            if account.is_blocked:
-                self._unblock(account)
-            account = account.parent
-        self._see(leaf.account)
-
-    def _block(self, account: Account) -> None:
-        account.is_blocked = True
-        for branch in self._branches[account].values():
-            branch.unlist()
-        self._see(account)
-
-    def _unblock(self, account: Account) -> None:
-        account.is_blocked = False
-        for branch in self._branches[account].values():
-            branch.list_up()
-        for owed in account.suspended:
-            self._see(owed)
-        account.suspended.clear()
-
-    def _see(self, account: Account | None) -> None:
-        """Update which of these pools are below their minimum."""
-        while account is not None and self._has_minimums:
-            if account.least:
-                if any(branch.is_listed for branch in self._branches[account].values()):
-                    self._owed.put(account, (account.part_of_minimum(), 0.0))
-                else:
-                    self._owed.discard(account)
-            account = account.parent
-
-    def _leaf(self, lane: Lane) -> Leaf:
-        found = self._leaves.get(lane)
-        if found is None:
-            found = self._leaves[lane] = self._leaf_of(lane)
-            found.known.append(lane)
-        return found
-
-    def _leaf_of(self, lane: Lane) -> Leaf:
-        rank = 0 if len(self._classes) == 1 else CLASSES.index(class_of(lane.priority))
-        account = self._accounts.of(lane.tenant)
-        found = self._branches[account].get(rank)
-        if isinstance(found, Leaf):
-            return found
-        parent = self._classes[rank]
-        for above in reversed(list(account.path())[1:]):
-            branch = self._branches[above].get(rank)
-            if branch is None:
-                branch = Branch(parent, above, weight=self._weight(above), by_heads=self.by_heads)
-                branch.virtual = parent.clock
-                self._branches[above][rank] = branch
-            parent = branch
-        leaf = Leaf(
-            parent,
-            account,
-            weight=self._weight(account),
-            rank=rank,
-            by_heads=self.by_heads,
-            by_rank=self.policy.strict,
-        )
-        self._branches[account][rank] = leaf
-        return leaf
-
-    def _weight(self, account: Account) -> float:
-        return account.weight if self.policy.policy == "weighted" else 1.0
-
-    def _prune(self, leaf: Leaf) -> None:
-        """Drop a leaf without jobs that has no debt to the others."""
-        if leaf.flights or leaf.lanes:
-            return
-        parent, account = leaf.parent, leaf.account
-        assert parent is not None
-        assert account is not None
-        if leaf.virtual > parent.clock and not parent.is_empty:
-            self._owing[leaf] = None
-            return
-        self._owing.pop(leaf, None)
-        of_account = self._branches[account]
-        del of_account[leaf.rank]
-        for lane in leaf.known:
-            del self._leaves[lane]
-        if not of_account and not account.flights:
-            del self._branches[account]
-            self._accounts.forget(account)
 
 
 def _learn(leaf: Leaf, job: ChargedJob) -> None:

@@ -14,7 +14,8 @@ from typing import Final
 from taskmq.contracts.jobs import Lane, Pick
 from taskmq.model.jobs.pools import FAIR, Amounts, QueuePolicy, TenantPool
 from taskmq.scheduler.fairness.costs import RunTimes
-from taskmq.scheduler.fairness.queue_turns import BY_HEADS, Head, QueueTurns
+from taskmq.scheduler.fairness.lane_tree import BY_HEADS
+from taskmq.scheduler.fairness.queue_turns import Head, QueueTurns
 
 _SLOTS: Final[Mapping[str, Amounts]] = {}
 

@@ -200,7 +200,7 @@ def test_idle_pools_are_forgotten_once_their_debt_is_paid() -> None:
 
 def _remembered_tenants(shares: Shares) -> set[str]:
     """Return the tenants with stored data."""
-    return {lane.tenant for lane in shares._queues[QUEUE]._leaves}
+    return {lane.tenant for lane in shares._queues[QUEUE]._tree._leaves}
 
 
 def test_picks_without_jobs_are_refunded() -> None:
