@@ -171,10 +171,23 @@ JOBS: Final[Mapping[str, Example]] = {
                 "state": "held",
                 "answer": "it is held by an operator",
                 "reasons": ["it is held by an operator"],
-                "items": [{"kind": "held", "text": "it is held by an operator", "subject": ""}],
+                "items": [
+                    {
+                        "kind": "held",
+                        "text": "it is held by an operator",
+                        "subject": "",
+                        "since": "2027-01-30T17:12:01.250Z",
+                    }
+                ],
                 "checks": [
-                    {"name": "hold", "state": "blocking", "text": "", "kinds": ["held"]},
-                    {"name": "dependencies", "state": "pending", "text": "", "kinds": ["dependency"]},
+                    {
+                        "name": "hold",
+                        "state": "blocking",
+                        "text": "",
+                        "kinds": ["held"],
+                        "since": "2027-01-30T17:12:01.250Z",
+                    },
+                    {"name": "dependencies", "state": "pending", "text": "", "kinds": ["dependency"], "since": None},
                 ],
                 "start": None,
                 "alternatives": [{"kind": "held", "text": "release it", "start": None}],

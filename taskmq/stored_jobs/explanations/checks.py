@@ -3,11 +3,12 @@
 state and reasons of a job -> each check with its state; exactly one of them blocks
 """
 
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from taskmq.model.states import JobState
 from taskmq.stored_jobs.explanations.queue_condition import WaitReason
@@ -25,12 +26,14 @@ class WaitCheck(msgspec.Struct, frozen=True, kw_only=True):
         state: `pending` checks come after the blocking one; `unknown` ones could not be determined.
         text: why it is passed, if no reason says so.
         kinds: kinds of the reasons that belong to it.
+        since: when it was passed, or since when it keeps the job; None if that is not known.
     """
 
     name: CheckName
     state: CheckState
     text: str = ""
     kinds: list[str]
+    since: datetime | None = None
 
 
 class _Rule(NamedTuple):
@@ -65,11 +68,18 @@ _OF_STATE: Final[dict[JobState, CheckName]] = {
 }
 
 
-def list_checks(state: JobState, reasons: Sequence[WaitReason], *, is_placed: bool) -> list[WaitCheck]:
+def list_checks(
+    state: JobState,
+    reasons: Sequence[WaitReason],
+    *,
+    is_placed: bool,
+    passed_at: Mapping[CheckName, datetime | None] | None = None,
+) -> list[WaitCheck]:
     """Return the checks of a job that waits; none of a job that runs or has ended.
 
     Args:
         is_placed: whether nodes have to have room for it, whose workers run it.
+        passed_at: when the job passed checks, if it has; the reasons have the other times.
     """
     if state not in _OF_STATE:
         return []
@@ -81,15 +91,18 @@ def list_checks(state: JobState, reasons: Sequence[WaitReason], *, is_placed: bo
     blocked = next((at for at, name in enumerate(names) if not obstacles.isdisjoint(_RULES[name].kinds)), here)
     # A dispatched job has passed its turn and its limits, whatever keeps workers from it now.
     passed = max(blocked, here) if state is JobState.DISPATCHED else blocked
-    return [_check(name, at, blocked, passed, {each.kind for each in reasons}) for at, name in enumerate(names)]
+    found = [_check(name, at, blocked, passed, reasons) for at, name in enumerate(names)]
+    times = passed_at or {}
+    return [replace(each, since=times.get(each.name)) if each.state == "passed" else each for each in found]
 
 
-def _check(name: CheckName, at: int, blocked: int, passed: int, kinds: AbstractSet[str]) -> WaitCheck:
-    rule = _RULES[name]
+def _check(name: CheckName, at: int, blocked: int, passed: int, reasons: Sequence[WaitReason]) -> WaitCheck:
+    rule, kinds = _RULES[name], {each.kind for each in reasons}
     state: CheckState = "passed" if at < passed else "pending"
     if at == blocked:
         state = "blocking"
     elif not kinds.isdisjoint(rule.unknown):
         state = "unknown"
     text = rule.passed if state == "passed" and kinds.isdisjoint(rule.kinds) else ""
-    return WaitCheck(name=name, state=state, text=text, kinds=[*rule.kinds, *rule.unknown])
+    since = next((each.since for each in reasons if each.kind in rule.kinds and each.since), None)
+    return WaitCheck(name=name, state=state, text=text, kinds=[*rule.kinds, *rule.unknown], since=since)

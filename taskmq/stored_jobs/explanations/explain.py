@@ -1,6 +1,7 @@
 """Explanations of why a stored job does not run yet."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -17,7 +18,7 @@ from taskmq.model.topology import jobs_queue, node_queue
 from taskmq.model.units import LAST_INSTANT, count_text, duration_text, to_datetime
 from taskmq.options.limits import why_limited
 from taskmq.stored_jobs.explanations.alternatives import Alternative, describe_turn, find_answer, list_remedies
-from taskmq.stored_jobs.explanations.checks import WaitCheck, list_checks
+from taskmq.stored_jobs.explanations.checks import CheckName, WaitCheck, list_checks
 from taskmq.stored_jobs.explanations.expected_starts import StartEstimate
 from taskmq.stored_jobs.explanations.queue_condition import WaitReason, examine_queue, find_pause
 from taskmq.stored_jobs.explanations.start_estimate import estimate_start
@@ -68,7 +69,7 @@ async def explain_job(
     at_broker: int | None = None
     match record.state:
         case JobState.HELD:
-            reasons.append(WaitReason(kind="held", text=_describe_hold(record)))
+            reasons.append(await _explain_hold(store, record))
             reasons += await _explain_upstream(store, record)
             reasons += (await find_pause(session, record.queue, reader=reader))[0]
         case JobState.WAITING:
@@ -87,7 +88,8 @@ async def explain_job(
             reasons += await _explain_dispatched(session, store, record, reader)
         case JobState.RUNNING:
             text = f"it has been running on {record.worker or 'a worker'} since {_format(record.started)}"
-            reasons.append(WaitReason(kind="running", text=text, subject=record.worker or ""))
+            since = _instant(record.started)
+            reasons.append(WaitReason(kind="running", text=text, subject=record.worker or "", since=since))
             reasons += await _explain_preemption(store, record, reader)
         case _:
             return Explanation(state=record.state, reasons=[])
@@ -107,7 +109,7 @@ async def explain_job(
     if (failure := record.failure) is not None:
         text = f"its last attempt failed: {failure.type_name}: {failure.message}"[:500]
         reasons.append(WaitReason(kind="error", text=text))
-    checks = list_checks(record.state, reasons, is_placed=_needs_node(record))
+    checks = list_checks(record.state, reasons, is_placed=_needs_node(record), passed_at=_passed_at(record))
     remedies = list_remedies(reasons, is_suspended=bool(record.suspension), reader=reader)
     return Explanation(
         state=record.state,
@@ -120,10 +122,20 @@ async def explain_job(
     )
 
 
-def _describe_hold(record: JobRecord) -> str:
-    if not record.suspension:
-        return "it is held by an operator"
-    return f"it is held, because {record.suspension}"
+async def _explain_hold(store: JobStore, record: JobRecord) -> WaitReason:
+    """Say who holds the job, and since when if an operator does."""
+    if record.suspension:
+        return WaitReason(kind="held", text=f"it is held, because {record.suspension}")
+    since = next(
+        (each.at for each in reversed(await store.events(record.id)) if each.kind == "hold"), record.submitted
+    )
+    return WaitReason(kind="held", text="it is held by an operator", since=to_datetime(since))
+
+
+def _passed_at(record: JobRecord) -> dict[CheckName, datetime | None]:
+    """Return when a job passed its checks, as far as its record says so."""
+    is_dispatched = record.state is JobState.DISPATCHED
+    return {"time": to_datetime(record.due), "turn": _instant(record.dispatched) if is_dispatched else None}
 
 
 def _describe_time(record: JobRecord, now: int) -> str:
@@ -155,7 +167,7 @@ async def _explain_ready(
         reasons, unknown, at_broker = condition.obstacles, condition.unknown, condition.ready
     turn = "its turn" if not reasons else "that and for its turn"
     text = f"it has been ready since {_format(record.due)} and waits for {turn} in queue {record.queue!r}"
-    reasons.append(WaitReason(kind="turn", text=text, subject=record.queue))
+    reasons.append(WaitReason(kind="turn", text=text, subject=record.queue, since=to_datetime(record.due)))
     reasons += await _explain_interruption(store, record, reader)
     reasons += await _explain_limit(store, record)
     reasons += await _explain_quotas(store, record, now)
@@ -170,15 +182,17 @@ async def _explain_dispatched(
     placed = await store.nodes.find_placed([record.id])
     queue = node_queue(placed[0].node) if placed else record.queue
     condition = await examine_queue(session, queue, reader=reader)
+    since = _instant(record.dispatched)
     message = f"its message has been in {jobs_queue(queue)} since {_format(record.dispatched)}"
     if condition.obstacles:
-        return [*condition.obstacles, WaitReason(kind="message", text=message, subject=queue), *condition.unknown]
+        waits = WaitReason(kind="message", text=message, subject=queue, since=since)
+        return [*condition.obstacles, waits, *condition.unknown]
     workers = f"{condition.consumers} worker{' consumes' if condition.consumers == 1 else 's consume'}"
     # A tenant must not learn how many jobs others have in the queue.
     waiting = f", {condition.ready} messages wait" if condition.ready and reader is None else ""
     end = "it waits for a free slot, or has been running for less than a quarter of a second"
     text = f"{message}: {workers} that queue{waiting}; {end}"
-    return [WaitReason(kind="message", text=text, subject=queue), *condition.unknown]
+    return [WaitReason(kind="message", text=text, subject=queue, since=since), *condition.unknown]
 
 
 async def _explain_interruption(store: JobStore, record: JobRecord, reader: str | None) -> list[WaitReason]:
@@ -326,6 +340,9 @@ async def _explain_caps(
 
 
 def _format(milliseconds: int | None) -> str:
-    if milliseconds is None:
-        return "at an unknown time"
-    return to_datetime(milliseconds).isoformat(timespec="seconds")
+    instant = _instant(milliseconds)
+    return "at an unknown time" if instant is None else instant.isoformat(timespec="seconds")
+
+
+def _instant(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else to_datetime(milliseconds)

@@ -26,6 +26,7 @@ class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
         kind: `held`, `dependency`, `time`, `paused`, `scheduler`, `broker`, `workers`, `placement`, `limit`, `cap`
             (an exhausted pool) and `quota` (an exhausted one) keep a job from its run; the others describe its wait.
         subject: the job, queue, pool or quota concerned; "" if there is none.
+        since: since when; None if that is not known.
     """
 
     kind: Literal[
@@ -51,6 +52,7 @@ class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
     ]
     text: str
     subject: str = ""
+    since: datetime | None = None
 
     @property
     def is_obstacle(self) -> bool:
@@ -117,11 +119,12 @@ async def find_pause(
         return [], [WaitReason(kind="unknown", text=f"{unknown}: the {kind} does not answer", subject=queue)]
     if pause is None:
         return [], []
-    return [WaitReason(kind="paused", text=_describe_pause(queue, pause, reader), subject=queue)], []
+    since = to_datetime(pause.since)
+    text = _describe_pause(queue, pause, since, reader)
+    return [WaitReason(kind="paused", text=text, subject=queue, since=since)], []
 
 
-def _describe_pause(queue: str, pause: QueuePause, reader: str | None) -> str:
-    since: datetime = to_datetime(pause.since)
+def _describe_pause(queue: str, pause: QueuePause, since: datetime, reader: str | None) -> str:
     by = f" by {pause.by}" if pause.by and reader is None else ""
     note = f" ({pause.note})" if pause.note else ""
     return f"queue {queue!r} has been paused since {since.isoformat(timespec='seconds')}{by}{note}"

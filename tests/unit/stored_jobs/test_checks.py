@@ -1,11 +1,12 @@
 """Checks of waiting jobs, from their state and their reasons."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from taskmq.model.states import JobState
-from taskmq.stored_jobs.explanations.checks import list_checks
+from taskmq.stored_jobs.explanations.checks import CheckName, list_checks
 from taskmq.stored_jobs.explanations.queue_condition import WaitReason
 
 _ORDER = ["hold", "dependencies", "time", "scheduler", "pause", "workers", "turn", "limit", "quota", "slot"]
@@ -69,6 +70,20 @@ def test_a_passed_check_has_a_text_unless_a_reason_says_more() -> None:
 
     assert (checks["hold"].text, checks["turn"].text, checks["slot"].text) == ("it is not held", "", "")
     assert checks["turn"].kinds == ["cap", "turn", "pool"]
+
+
+def test_a_check_has_the_time_at_which_it_was_passed_or_began_to_keep_the_job() -> None:
+    due, paused, dispatched = (datetime(2027, 1, 30, 17, minute, tzinfo=UTC) for minute in (1, 2, 3))
+    reasons = [WaitReason(kind="paused", text="", since=paused), WaitReason(kind="turn", text="", since=due)]
+
+    def since(state: JobState) -> dict[str, datetime]:
+        passed_at: dict[CheckName, datetime | None] = {"time": due, "turn": dispatched, "pause": None}
+        checks = list_checks(state, reasons, is_placed=False, passed_at=passed_at)
+        return {each.name: each.since for each in checks if each.since is not None}
+
+    assert since(JobState.SCHEDULED) == {"pause": paused, "turn": due}
+    assert since(JobState.QUEUED) == {"time": due, "pause": paused, "turn": due}
+    assert since(JobState.DISPATCHED) == {"time": due, "pause": paused, "turn": dispatched}
 
 
 @pytest.mark.parametrize("state", [JobState.RUNNING, JobState.SUCCEEDED, JobState.CANCELLED])

@@ -75,6 +75,13 @@ async def test_a_reason_has_a_kind_and_names_its_subject(shop: Shop, /) -> None:
 
     checks = (await TenantJobs(shop.app, None, by="ann").explain(waiting.id)).checks
     assert [each.name for each in checks if each.state == "blocking"] == ["dependencies"]
+    assert {each.name for each in checks if each.since} == {"pause"}
+    (hold,) = [
+        each
+        for each in (await TenantJobs(shop.app, None, by="ann").explain(held.id)).checks
+        if each.state == "blocking"
+    ]
+    assert (hold.name, hold.since) == ("hold", to_datetime((await shop.app.jobs.aget(held.id)).submitted))
     assert [[(each.kind, each.subject) for each in found] for found in items] == [
         [("held", ""), ("paused", "work")],
         [("dependency", held.id), ("paused", "work")],

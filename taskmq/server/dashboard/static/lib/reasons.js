@@ -45,7 +45,7 @@ export function Reasons({ id, runs }) {
   const isChecked = (/** @type {Reason} */ one) => checks.some((/** @type {any} */ check) => check.kinds.includes(one.kind));
   const line = (/** @type {Reason} */ one) => html`<span key=${one.text}>${one.text !== answer && one.text}<${Source} of=${one} /></span>`;
   return html`<${Section} title=${runs ? "What is this job doing?" : "Why is this job waiting?"}><p class="sentence">${answer}</p><ol class="gates">
-    ${checks.map((/** @type {any} */ { name, state, text, kinds }) => html`<li key=${name} class=${`is-${state}`} aria-current=${state === "blocking" ? "step" : undefined}><${Icon} name=${SIGNS[state]} /><strong>${CHECKS[name]}<span class="sr">: ${state}</span></strong><div>${text}${data.items.filter((/** @type {Reason} */ one) => kinds.includes(one.kind)).map(line)}</div></li>`)}
+    ${checks.map((/** @type {any} */ { name, state, text, kinds, since }) => html`<li key=${name} class=${`is-${state}`} aria-current=${state === "blocking" ? "step" : undefined}><${Icon} name=${SIGNS[state]} /><strong>${CHECKS[name]}<span class="sr">: ${state}</span></strong><div>${text}${data.items.filter((/** @type {Reason} */ one) => kinds.includes(one.kind)).map(line)}</div>${since && html`<${When} at=${since} />`}</li>`)}
     ${data.items.filter((/** @type {Reason} */ one) => !isChecked(one) && one.text !== answer).map((/** @type {Reason} */ one) => html`<li key=${one.text}><${Icon} name="queued" /><strong>${KINDS[one.kind]?.[0] ?? one.kind}</strong><div>${line(one)}</div></li>`)}</ol><${Start} of=${data.start} help=${alternatives} /><//>`;
 }
 
