@@ -197,7 +197,9 @@ class _History:
         way = self.random.randint(0, 9)
         match way:
             case 0 | 1:
-                turns, wakeups = self.random.randint(1, _LAST_TURN), self.random.randint(1, _LAST_WAKEUP)
+                # Most transitions have few awaits, and those of a file have one.
+                turns, last = self.random.randint(1, _LAST_TURN), self.random.randint(1, _LAST_WAKEUP)
+                wakeups = self.random.randint(1, last)
                 point = CancelPoint(wakeups=wakeups) if way else CancelPoint(turns=turns)
                 is_cut = await cancel_at(point, call, within=_PATIENCE) is None
                 self.cuts[point.wakeups] += is_cut
