@@ -12,7 +12,7 @@ from tests.docs.blocks import ROOT
 
 _STYLE: Final = ROOT / "taskmq" / "server" / "dashboard" / "static" / "tokens.css"
 _STATES: Final = ("good", "bad", "warn", "cool", "odd", "run")
-_FILLS: Final = ("wash", "bad-fill", "odd-fill", "run-fill", "control-edge")
+_FILLS: Final = ("wash", "bad-fill", "warn-fill", "odd-fill", "run-fill", "control-edge")
 # Differences of CIEDE2000: 10 is visible at a glance.
 _APART: Final = 10.0
 _READABLE: Final = 4.5

@@ -199,7 +199,7 @@ def test_the_steps_of_the_last_runs_are_compared_by_keyboard(eyes: Eyes, site: S
         page = eyes.open("workflows/proofs").page
         eyes.see("Last 2 runs")
         grid = page.get_by_role("group", name="Steps of the last runs")
-        expect(grid.get_by_role("link", name="approve: running")).to_be_visible()
+        expect(grid.get_by_role("link", name="approve: waiting for a signal")).to_be_visible()
         expect(grid.get_by_role("link", name="prints: cancelled")).to_be_visible()
         assert violations(page) == []
 
@@ -208,7 +208,7 @@ def test_the_steps_of_the_last_runs_are_compared_by_keyboard(eyes: Eyes, site: S
         grid.locator("[tabindex='0']").focus()
         for key in ("ArrowDown", "ArrowDown", "ArrowLeft", "ArrowLeft", "ArrowRight"):
             page.keyboard.press(key)
-        expect(grid.get_by_role("link", name="approve: running")).to_be_focused()
+        expect(grid.get_by_role("link", name="approve: waiting for a signal")).to_be_focused()
         page.keyboard.press("Enter")
         expect(page.locator(".graph a[data-marked]")).to_have_attribute("data-step", "approve")
     assert f"runs/{second}?step=approve" in page.url

@@ -90,9 +90,15 @@ StepStateWord = Literal["waiting", "running", "succeeded", "failed", "upstream_f
 
 
 class RunStepMark(msgspec.Struct, frozen=True, kw_only=True):
-    """A step in a list of runs. `generation` is the redrive that it last belonged to; 0 for none."""
+    """A step in a list of runs.
+
+    Attributes:
+        kind: as that of `RunStepView`.
+        generation: the redrive that it last belonged to; 0 for none.
+    """
 
     step: str
+    kind: str
     state: StepStateWord
     started: str | None
     ended: str | None

@@ -48,7 +48,7 @@ from taskmq.model.jobs.filter_text import parse_run_filter
 from taskmq.model.keys import run_id_of, tenant_key
 from taskmq.model.runs.built_graphs import begun_content
 from taskmq.model.runs.graphs import RunGraph, encode_workflow, load_graph
-from taskmq.model.runs.records import RunRecord, RunState, StepKey, StepRecord
+from taskmq.model.runs.records import RunRecord, RunState, StepRecord
 from taskmq.model.runs.redrives import explain_refusal, find_revived
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.validation import find_wrong_parameter
@@ -73,7 +73,7 @@ class AppRuns(AppCalls):
         value, problem = await self._read_value(run) if shows_data else (None, None)
         place = await self._service.store.place(run.id) if run.state is RunState.QUEUED else None
         return WorkflowRunView(
-            **msgspec.structs.asdict(line_view(run, len(await self._step_names(run.version)))),
+            **msgspec.structs.asdict(line_view(run, _width(await self._graph(run.version)))),
             params=msgspec.json.decode(run.params, type=dict[str, Any]) if shows_data else None,
             value=value,
             value_problem=problem,
@@ -105,9 +105,9 @@ class AppRuns(AppCalls):
                 return RunLineList(items=[], next=None)
             fields["tenant"] = self._caller.tenant
         page = await self._service.store.list_runs(RunFilter(**fields), after=cursor or None, limit=limit)
-        orders = {version: await self._step_names(version) for version in {run.version for run in page.runs}}
-        marks = await self._marks(page.runs, orders) if "steps" in expand else {}
-        items = [line_view(run, len(orders[run.version]), marks.get(run.id)) for run in page.runs]
+        graphs = {version: await self._graph(version) for version in {run.version for run in page.runs}}
+        marks = await self._marks(page.runs, graphs) if "steps" in expand else {}
+        items = [line_view(run, _width(graphs[run.version]), marks.get(run.id)) for run in page.runs]
         return RunLineList(items=items, next=page.after, is_bounded=page.is_bounded)
 
     async def steps(self, run_id: str, *, limit: int = 50, cursor: str | None = None) -> RunStepList:
@@ -284,20 +284,21 @@ class AppRuns(AppCalls):
         found = await self._service.store.children(run.id, step, after=_number(cursor), limit=limit + 1)
         return found[:limit], str(found[limit - 1].key.child) if len(found) > limit else None
 
-    async def _step_names(self, version: str) -> Sequence[str]:
-        """Return the steps of a version, each after those before it; none if its last run has just been deleted."""
+    async def _graph(self, version: str) -> RunGraph | None:
+        """Return the graph of a version; None if its last run has just been deleted."""
         text = await self._service.store.graph_text(version)
-        return () if text is None else load_graph(text).order
+        return None if text is None else load_graph(text)
 
     async def _marks(
-        self, runs: Sequence[RunRecord], orders: Mapping[str, Sequence[str]]
+        self, runs: Sequence[RunRecord], graphs: Mapping[str, RunGraph | None]
     ) -> dict[str, list[RunStepMark]]:
         """Return the first steps of each run."""
-        names = {run.id: orders[run.version][:_MOST_MARKS] for run in runs}
-        marks: dict[str, list[RunStepMark]] = {}
+        shown = {run.id: graph for run in runs if (graph := graphs[run.version]) is not None}
+        names = {run: graph.order[:_MOST_MARKS] for run, graph in shown.items()}
+        marks: dict[str, list[RunStepMark]] = {run.id: [] for run in runs}
         for run, records in (await self._service.store.steps_of(names)).items():
             known = {each.key.name: each for each in records}
-            marks[run] = [mark_view(known.get(name) or StepRecord(key=StepKey(name))) for name in names[run]]
+            marks[run] = [mark_view(shown[run], name, known.get(name)) for name in names[run]]
         return marks
 
     async def _find_operable(self, run_id: str) -> RunRecord:
@@ -311,6 +312,11 @@ class AppRuns(AppCalls):
 
     async def _note(self, run: RunRecord, verb: str, *, after: dict[str, Any] | None = None, note: str = "") -> None:
         await self._caller.note_action(self._app, f"run.{verb}", subject=run.id, after=after, note=note)
+
+
+def _width(graph: RunGraph | None) -> int:
+    """Return the number of steps."""
+    return 0 if graph is None else len(graph.order)
 
 
 def _number(cursor: str | None) -> int:

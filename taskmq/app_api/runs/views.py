@@ -23,15 +23,17 @@ def line_view(run: RunRecord, steps: int, marks: list[RunStepMark] | None = None
     )
 
 
-def mark_view(record: StepRecord) -> RunStepMark:
-    """Render a step in a list of runs."""
+def mark_view(graph: RunGraph, name: str, record: StepRecord | None) -> RunStepMark:
+    """Render a step in a list of runs; one without a record has not started."""
+    found = record or StepRecord(key=StepKey(name))
     return view_of(
         RunStepMark,
-        record,
-        step=record.key.name,
-        state=record.state.value,
-        started=instant_text(record.started),
-        ended=instant_text(record.ended),
+        found,
+        step=name,
+        kind=graph.step(name).kind,
+        state=found.state.value,
+        started=instant_text(found.started),
+        ended=instant_text(found.ended),
     )
 
 

@@ -55,12 +55,20 @@ _RUN: Final[dict[str, Any]] = {
 _MARKS: Final[list[dict[str, Any]]] = [
     {
         "step": "extract",
+        "kind": "task",
         "state": "succeeded",
         "started": "2027-01-31T02:30:00.500Z",
         "ended": "2027-01-31T02:30:04.500Z",
         "generation": 0,
     },
-    {"step": "approve", "state": "running", "started": "2027-01-31T02:30:04.500Z", "ended": None, "generation": 0},
+    {
+        "step": "approve",
+        "kind": "wait",
+        "state": "running",
+        "started": "2027-01-31T02:30:04.500Z",
+        "ended": None,
+        "generation": 0,
+    },
 ]
 _OF_RUN: Final = {"run_id": SOME_ID}
 _RUN_STEP: Final[dict[str, Any]] = {

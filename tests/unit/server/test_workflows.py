@@ -208,6 +208,7 @@ def test_runs_are_listed_with_the_first_100_steps_of_each(site: Site, runs: _Run
         second: [("extract", "waiting"), ("approve", "waiting"), ("charge", "waiting")],
         first: [("extract", "succeeded"), ("approve", "running"), ("charge", "waiting")],
     }
+    assert [mark["kind"] for mark in found[first]] == ["task", "wait", "task"]
     assert found[first][0]["started"] <= found[first][0]["ended"]
     (first_steps,) = marks("workflow:wide").values()
     assert [mark["step"] for mark in first_steps] == [f"s{number:03}" for number in range(100)]

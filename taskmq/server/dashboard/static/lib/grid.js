@@ -14,7 +14,13 @@ const OPEN = 5;
 const SLOWEST = 5;
 const ARROWS = /** @type {any} */ ({ __proto__: null, ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] });
 
-const word = (/** @type {string} */ state) => state.replace("_", " ");
+const SIGNAL = "waiting_for_a_signal";
+
+/** Give the steps that wait for a signal a state of their own.
+ * @param {any} mark */
+export const withSignal = (mark) => (mark.state === "running" && mark.kind === "wait" ? { ...mark, state: SIGNAL } : mark);
+
+const word = (/** @type {string} */ state) => state.replaceAll("_", " ");
 const ENDS = new Set(["succeeded", "skipped"]);
 
 /** Move the focus to the next link in the direction of an arrow key; runs of other versions lack some steps.
@@ -31,7 +37,7 @@ function onKey(event) {
 }
 
 /** The square of a step. The most frequent state has no icon, unless a redrive ran the step again. */
-const Cell = ({ state, generation = 0 }) => html`<span class=${`cell f-${state}`}>${state === "succeeded" ? generation > 0 && html`<${Icon} name="retrying" />` : state !== "waiting" && html`<${Icon} name=${state} isBare />`}</span>`;
+const Cell = ({ state, generation = 0 }) => html`<span class=${`cell f-${state}`}>${state === "succeeded" ? generation > 0 && html`<${Icon} name="retrying" />` : state !== "waiting" && html`<${Icon} name=${state === SIGNAL ? "users" : state} isBare />`}</span>`;
 
 /** @param {{runs: any[], chosen: any, choose: (run: string) => string}} props runs: the newest first; choose: returns the address of the page with this run */
 export function Grid({ runs, chosen, choose }) {

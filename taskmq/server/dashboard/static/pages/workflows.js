@@ -5,7 +5,7 @@ import { useData, useNow } from "../lib/data.js";
 import { compare } from "../lib/diff.js";
 import { useMoreFields, ValueForm } from "../lib/fields.js";
 import { ago, instant, pretty, quote, validZone } from "../lib/format.js";
-import { ChosenRun, Grid, SlowestSteps } from "../lib/grid.js";
+import { ChosenRun, Grid, SlowestSteps, withSignal } from "../lib/grid.js";
 import { html, useState } from "../lib/html.js";
 import { Code, Confirm, Dialog, Empty, Hash, Head, Loading, notify, Pager, Section, Table, When } from "../lib/parts.js";
 import { go, to } from "../lib/route.js";
@@ -64,7 +64,7 @@ function Details({ name, found, versions, query, reload }) {
   const filter = `workflow:${quote(name)}`;
   const listed = useData(may("workflows.read") ? "runs" : null, { filter, limit: RUNS, expand: "steps" }, ["job"], 5000);
   const planned = useData(may("schedules.read") ? "schedules" : null, { prefix: found.name, limit: 50 }, ["job"], 5000);
-  const runs = (listed.data?.items ?? []).map((/** @type {any} */ run) => ({ ...run, marks: run.marks ?? [] }));
+  const runs = (listed.data?.items ?? []).map((/** @type {any} */ run) => ({ ...run, marks: (run.marks ?? []).map(withSignal) }));
   const chosen = runs.find((/** @type {any} */ run) => run.run_id === query.run) ?? runs[0];
   const schedules = (planned.data?.items ?? []).filter((/** @type {any} */ one) => one.task === null && one.starts === `workflow ${found.name}`);
   const single = schedules.length === 1 ? schedules[0] : null;
