@@ -2,17 +2,17 @@
 
 A queue cannot change its type or arguments, so it is deleted and declared, with its messages aside meanwhile:
 
-    1. a queue `taskmq.migration.Q` is declared beside `Q`, and gets the bindings of `Q` instead of it, so that
-       delayed messages and those of other exchanges go on coming in, there. The bindings to taskmq's own exchanges
-       stay: their senders learn from the closed queue that they have to wait;
+    1. a queue `taskmq.migration.Q` is declared beside `Q`, and gets the bindings of `Q` instead of it, so it receives
+       delayed messages and those of other exchanges. The bindings to taskmq's own exchanges stay: their senders
+       learn from the closed queue that they have to wait;
     2. a policy closes `Q`: max-length 0 with reject-publish. Senders get `PublishRejected`;
     3. what is ready moves to `taskmq.migration.Q`, each copy confirmed before its original is acknowledged;
     4. once `Q` is empty, and no client consumes it or holds its messages, it is deleted. The policy goes, then
        `Q` is declared as it is wanted and gets its bindings back;
     5. what is in `taskmq.migration.Q` moves to `Q`, and `taskmq.migration.Q` is deleted.
 
-`taskmq.migration.Q` shows that a migration has started. Every step may be repeated, so after a crash anywhere the
-whole is simply run again. A message is always in one of the two queues. After a crash it can be in both, with one id.
+`taskmq.migration.Q` shows that a migration has started. Every step may be repeated: after a crash, run the migration
+again. A message is always in one of the two queues; after a crash it can be in both, with one id.
 
 Reasons for this design:
 
@@ -22,11 +22,10 @@ Reasons for this design:
 - A quorum queue that is closed and empty lets one more message in. So it is kept full with filler messages,
   which are put in when all else is out, and which must be alone in it before the deletion.
 - RabbitMQ 3.10 leaves a publisher closed out after the policy has gone. So it goes while there is no queue.
-- Quorum queues cannot be deleted on the condition that they are unused and empty. So that is made sure of before,
-  and counts that are up to five seconds old, or older at a busy broker, are waited for.
+- Quorum queues cannot be deleted on the condition that they are unused and empty. So the migration checks that
+  before, and waits for counts, which are up to five seconds old, or older at a busy broker.
 
-The order is kept among the messages that waited and among new ones; a new one that arrives while the old ones move
-back can overtake them.
+The messages that waited keep their order, and so do new ones. A new one can overtake old ones that move back.
 """
 
 import asyncio
@@ -396,11 +395,6 @@ def _again(name: str) -> str:
 
 def _beside_arguments(wanted: Queue) -> dict[str, Argument]:
     burial = {key: wanted.arguments[key] for key in _BURIAL if key in wanted.arguments}
-    strategy: dict[str, Argument] = {"x-dead-letter-strategy": "at-least-once"} if burial else {}
-    return {
-        "x-queue-type": "quorum",
-        "x-delivery-limit": 2**31 - 1,
-        "x-overflow": "reject-publish",
-        **burial,
-        **strategy,
-    }
+    if burial:
+        burial["x-dead-letter-strategy"] = "at-least-once"
+    return {"x-queue-type": "quorum", "x-delivery-limit": 2**31 - 1, "x-overflow": "reject-publish", **burial}
