@@ -7,7 +7,7 @@ import pytest
 from taskmq import TaskMQ
 from tests.house.tree import ROOT, modules
 
-_LONGEST_MODULE = 600
+_LONGEST_MODULE = 400
 _LOOSE_MODULES = 7
 _MODULES_IN_A_PACKAGE = 14
 # One for each version of the tables, and more in future.
@@ -67,13 +67,22 @@ _SHORT = {
     # A replaced class of pika.
     "brokers/taskmq_rabbitmq/amqp/heartbeats.py",
 }
+_LONG: dict[str, str] = {
+    "brokers/taskmq_rabbitmq/publish/publisher.py": "the line and the window of one channel, changed by every step",
+    "contrib/taskmq_sql/postgres/submission.py": "one transaction, from rows to answers",
+    "taskmq/api/jobs.py": "schemas without code, in the order of the API's page",
+    "taskmq/app.py": "the face of an app: a method is a line or two under what it guarantees",
+    "taskmq/http/aio/jobs.py": "the calls of one noun, most of whose lines say what they guarantee",
+    "taskmq/http/_generated/jobs.py": "generated from the module above",
+    "taskmq/stored_jobs/jobs.py": "`app.jobs`: overloads of `submit`, which other modules build on",
+    "taskmq/testing/job_store/model.py": "the reference of a store, read beside its contract",
+    "taskmq/testing/job_store_suite/models/history.py": "the steps of one random history, which share its state",
+}
 _NO_GERUND = {"finding", "pending"}
 
 
-def test_a_module_stays_below_the_hard_limit() -> None:
-    too_long = {module.where: module.lines for module in modules() if module.lines > _LONGEST_MODULE}
-
-    assert too_long == {}
+def test_a_long_module_has_a_reason_not_to_be_split() -> None:
+    assert {module.where for module in modules() if module.lines > _LONGEST_MODULE} == set(_LONG)
 
 
 def test_a_short_module_has_a_reason_to_stand_alone() -> None:
