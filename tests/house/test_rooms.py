@@ -75,8 +75,6 @@ _LONG: dict[str, str] = {
     "taskmq/http/aio/jobs.py": "the calls of one noun, most of whose lines say what they guarantee",
     "taskmq/http/_generated/jobs.py": "generated from the module above",
     "taskmq/stored_jobs/jobs.py": "`app.jobs`: overloads of `submit`, which other modules build on",
-    "taskmq/testing/job_store/model.py": "the reference of a store, read beside its contract",
-    "taskmq/testing/job_store_suite/models/history.py": "the steps of one random history, which share its state",
 }
 _NO_GERUND = {"finding", "pending"}
 
