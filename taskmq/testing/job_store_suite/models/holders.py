@@ -24,7 +24,7 @@ class Holders:
         return partition
 
     async def hold(self, partition: int) -> None:
-        """Acquire the partition if nobody has yet."""
+        """Acquire the partition unless it has a holder."""
         if partition not in self._epochs:
             await self.acquire(partition)
 
