@@ -1,7 +1,8 @@
 """The embedded broker and state of taskmq: `memory://NAME` in one process, `local://PATH` on one host.
 
-**Memory.** A name stands for a `MemoryData`: plain data behind a lock, shared by all brokers and states of the
-process, on any thread and loop. Nothing outlives the process; `forget_memory` drops it earlier.
+**Memory.** A name stands for a `MemoryData`, shared by all brokers and states of the process, on any thread and loop:
+plain data behind a lock for queues and results, and for the other stores the tables of `taskmq.db` in memory. Nothing
+outlives the process; `forget_memory` drops it earlier.
 
 **Local.** PATH is a directory:
 

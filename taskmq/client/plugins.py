@@ -124,6 +124,11 @@ def open_metrics(source: metrics.Source) -> metrics.Exporter:
     raise UnsupportedFeature(f"{reason}: pip install 'taskmq[prometheus]'")
 
 
+def forget_memory(url: str) -> None:
+    """Delete the data of a `memory://NAME` that is not used again."""
+    importlib.import_module("taskmq_local").forget_memory(url.removeprefix("memory://"))
+
+
 def entry_points(*, group: str) -> "EntryPoints":
     """Return the installed entry points of a group."""
     # Imported only for third-party adapters, because it takes a tenth of `from taskmq import TaskMQ`.

@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeVar
 from uuid import uuid4
 
 from taskmq.app import TaskMQ
-from taskmq.client.plugins import open_store
+from taskmq.client.plugins import forget_memory, open_store
 from taskmq.client.sessions import Patience
 from taskmq.client.settings import Settings
 from taskmq.contracts.broker import Broker, BrokerOptions
@@ -154,6 +154,7 @@ class Harness:
                 sessions.patience = None
                 del kept
                 producer.use_middleware(before)
+                forget_memory(url)
 
     def _needs_store(self) -> bool:
         sessions = self.app.sessions

@@ -14,8 +14,9 @@ from taskmq import TaskMQ
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.testing.coordinator_suite import CoordinatorSuite
 from taskmq_local import forget_memory
-from taskmq_local.memory.leases import HeldLease, MemoryLeases
-from taskmq_local.memory.store import Expiring, OpenState
+from taskmq_local.memory.store import OpenState
+from taskmq_local.memory.tables import MemoryDatabase, MemoryTables
+from taskmq_local.state.leases import LocalLeases
 from tests.docs.blocks import ROOT, blocks_of
 from tests.servers.waiting import until
 
@@ -69,11 +70,11 @@ def _has_printed(capsys: pytest.CaptureFixture[str], found: list[str]) -> bool:
 
 
 def test_an_adapter_is_tested_as_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = Expiring[HeldLease]()
+    tables = MemoryTables()
 
-    def open_leases(url: str) -> MemoryLeases:
+    def open_leases(url: str) -> LocalLeases:
         assert url == "http://localhost:2379"
-        return MemoryLeases(data, SystemClock(), OpenState(url))
+        return LocalLeases(MemoryDatabase(tables, OpenState(url)), SystemClock())
 
     mine = ModuleType("mine")
     vars(mine)["Coordinator"] = open_leases

@@ -19,7 +19,6 @@ _SHORT = {
     "taskmq/__main__.py",
     "taskmq/version.py",
     # One contract, or one store, a module.
-    "brokers/taskmq_local/memory/state.py",
     "contrib/taskmq_redis/stores/checkpoints.py",
     "contrib/taskmq_redis/stores/crash_counts.py",
     "contrib/taskmq_redis/stores/progress.py",

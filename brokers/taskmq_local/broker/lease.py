@@ -6,8 +6,8 @@ from typing import Final
 
 from taskmq.model.topology import is_shard
 from taskmq_embedded.work import Care
+from taskmq_local.database.state_database import Kind
 from taskmq_local.database.tables import as_ranges, find_queue, give_back, has_turn, release
-from taskmq_local.database.wakeup import Kind
 
 # id, deliveries before this one, body, content type, job id, task, headers
 LeasedRow = tuple[int, int, bytes, str, str, str, str | None]

@@ -14,8 +14,8 @@ from taskmq.contracts.broker import Outgoing
 from taskmq.errors import PublishRejected, PublishUnknown, Unroutable
 from taskmq.model.clock import Clock
 from taskmq_embedded.work import Care, FileFailure
+from taskmq_local.database.state_database import Kind
 from taskmq_local.database.tables import capacity_of, create_queues, find_queue, reserve_ids
-from taskmq_local.database.wakeup import Kind
 from taskmq_local.rules.capacity import Capacity
 
 _MOST_MESSAGES: Final = 2_000

@@ -13,7 +13,8 @@ from taskmq_embedded.connection import FileConnection
 from taskmq_embedded.thread import FileThread
 from taskmq_embedded.work import Call, Care, FileFailure
 from taskmq_local.database.schema import QUEUE_FILE
-from taskmq_local.database.wakeup import Kind, notify
+from taskmq_local.database.state_database import Kind
+from taskmq_local.database.wakeup import notify
 
 T = TypeVar("T")
 

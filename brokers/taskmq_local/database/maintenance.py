@@ -11,8 +11,9 @@ from taskmq.model.clock import Clock
 from taskmq_embedded.work import Care
 from taskmq_local.database.database import Database
 from taskmq_local.database.owners import Owner
+from taskmq_local.database.state_database import Kind
 from taskmq_local.database.tables import next_due, promote, reap
-from taskmq_local.database.wakeup import Kind, Wakeup
+from taskmq_local.database.wakeup import Wakeup
 
 _log = logging.getLogger("taskmq.local")
 

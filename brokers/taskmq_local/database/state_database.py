@@ -1,27 +1,20 @@
-"""Database access of the stores of a `local://` state, with its errors."""
+"""Database access of the stores of a state, with its errors."""
 
 import sqlite3
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from taskmq.errors import StateUnavailable
 from taskmq_embedded.work import Care, FileFailure, Work
-from taskmq_local.database.database import Database
-from taskmq_local.database.wakeup import Kind
 
 T = TypeVar("T")
 
+Kind = Literal["messages", "delays", "results", "waiting", "broadcasts", "schedules"]
+"""Kinds of wakeups."""
 
-class StateDatabase:
-    """The database of one state, until the state is closed.
 
-    Args:
-        check_open: raises if the state was closed.
-    """
-
-    def __init__(self, database: Database, *, check_open: Callable[[], None]) -> None:
-        self._database = database
-        self._check_open = check_open
+class StateDatabase(Protocol):
+    """The database of one state, until the state is closed."""
 
     async def ask(
         self, function: Callable[[sqlite3.Connection], T], *, care: Care, wakeups: tuple[Kind, ...] = ()
@@ -31,11 +24,7 @@ class StateDatabase:
         Raises:
             StateUnavailable: the state was closed, or the call failed.
         """
-        self._check_open()
-        try:
-            return await self._database.call(function, care=care, wakeups=wakeups)
-        except FileFailure as error:
-            raise unavailable(error) from error
+        ...
 
     def submit(self, work: Work[sqlite3.Connection]) -> None:
         """Run `work` in one of the next transactions.
@@ -43,12 +32,15 @@ class StateDatabase:
         Raises:
             StateUnavailable: the state was closed.
         """
-        self._check_open()
-        self._database.submit(work)
+        ...
 
     def too_late(self, seconds: float) -> StateUnavailable:
         """Return the error for work that did not end in time."""
-        return StateUnavailable(f"no answer within {seconds:g} s: {self._database.trouble}", is_certain=False)
+        ...
+
+    def listen(self, kind: Kind, heard: Callable[[], None]) -> None:
+        """Call `heard` on this loop after each wakeup of `kind`, until the state is closed."""
+        ...
 
 
 def unavailable(error: Exception) -> StateUnavailable:

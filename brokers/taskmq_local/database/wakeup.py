@@ -12,11 +12,10 @@ import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from taskmq_local.database.owners import Owner, is_alive, remove_owner
-
-Kind = Literal["messages", "delays", "results", "waiting", "broadcasts", "schedules"]
+from taskmq_local.database.state_database import Kind
 
 _ENOUGH: Final = 65_536
 

@@ -16,20 +16,15 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.contracts.broker import Outgoing, QueueStats
-from taskmq.contracts.stores import ProgressRecord, Revocation
+from taskmq.contracts.stores import Revocation
 from taskmq.errors import QueueMissing, Unroutable
 from taskmq.model.headers import QUEUE
 from taskmq.model.topology import UNROUTABLE, is_shard
 from taskmq_local.database.loop_wakeup import LoopWakeup
-from taskmq_local.memory.delays import DelayTable
-from taskmq_local.memory.leases import HeldLease
-from taskmq_local.memory.limits import LimitTable
-from taskmq_local.memory.notes import SavedValues
 from taskmq_local.memory.results import ResultData
-from taskmq_local.memory.schedules import ScheduleData
 from taskmq_local.memory.store import Expiring
+from taskmq_local.memory.tables import MemoryTables
 from taskmq_local.rules.capacity import Capacity
-from taskmq_local.rules.claims import ClaimRecord
 
 _Hear = Callable[[str, bytes], None]
 
@@ -81,14 +76,8 @@ class MemoryData:
         self.name = name
         self.results = ResultData()
         self.starts = Expiring[int]()
-        self.leases = Expiring[HeldLease]()
-        self.limits = LimitTable()
-        self.claims = Expiring[ClaimRecord]()
         self.revocations = Expiring[Revocation]()
-        self.delays = DelayTable()
-        self.schedules = ScheduleData()
-        self.progress = Expiring[ProgressRecord]()
-        self.checkpoints = Expiring[SavedValues]()
+        self.tables = MemoryTables()
         self._lock = threading.Lock()
         self._queues: dict[str, MemoryQueue] = {}
         # By name and not in the queue: a consumer outlives its queue.
@@ -278,14 +267,8 @@ class MemoryData:
             self._delayed.clear()
         self.results.clear()
         self.starts.clear()
-        self.progress.clear()
-        self.checkpoints.clear()
-        self.leases.clear()
-        self.limits.clear()
-        self.claims.clear()
         self.revocations.clear()
-        self.delays.clear()
-        self.schedules.clear()
+        self.tables.clear()
 
     def _free(self, queue: MemoryQueue) -> list[LoopWakeup]:
         """Release a shard whose taker has left and holds nothing; return the consumers to wake."""

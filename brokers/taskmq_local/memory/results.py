@@ -1,10 +1,12 @@
-"""Results and starts of `memory://NAME`."""
+"""Results, starts and revocations of `memory://NAME`."""
 
 import asyncio
 import threading
 from collections.abc import Callable
 
-from taskmq.contracts.stores import ResultRecord, remembered_for
+from msgspec.structs import replace
+
+from taskmq.contracts.stores import ResultRecord, Revocation, remembered_for
 from taskmq.errors import ResultExpired
 from taskmq_local.database.loop_wakeup import call_on
 from taskmq_local.memory.store import Expiring, MemoryStore
@@ -98,3 +100,21 @@ class MemoryStarts(MemoryStore[Expiring[int]]):
     async def end(self, job_id: str) -> None:
         self._enter()
         self._data.remove(job_id)
+
+
+class MemoryRevocations(MemoryStore[Expiring[Revocation]]):
+    """Revoked jobs, kept in memory in the order of their revocation."""
+
+    async def revoke(self, job_id: str, *, reason: str, ttl: float) -> None:
+        now = self._enter()
+        until = now + round(ttl * 1000)
+        with self._data.lock:
+            known = self._data.find(job_id, now=now)
+            if known is None:
+                made = Revocation(job_id=job_id, reason=reason, cursor=self._data.next_token(), until=until)
+            else:
+                made = replace(known, until=max(until, known.until))
+            self._data.put(job_id, made, expires=made.until)
+
+    async def since(self, cursor: int, *, limit: int) -> list[Revocation]:
+        return [one for _, one in self._data.items(now=self._enter()) if one.cursor > cursor][:limit]

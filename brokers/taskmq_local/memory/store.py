@@ -52,10 +52,10 @@ class Expiring(Generic[V]):
         with self.lock:
             self._kept.pop(key, None)
 
-    def next_token(self, least: int = 1) -> int:
-        """Issue a token, greater than all before and at least this."""
+    def next_token(self) -> int:
+        """Issue a token, greater than all before."""
         with self.lock:
-            self._last_token = max(self._last_token + 1, least)
+            self._last_token += 1
             return self._last_token
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints of runs, in the file of `local://`."""
+"""Checkpoints of runs, in SQLite."""
 
 import sqlite3
 from typing import Final

@@ -1,4 +1,4 @@
-"""Keys whose work is done once, in the file of `local://`. One counter issues all tokens."""
+"""Keys whose work is done once, in SQLite. One counter issues all tokens."""
 
 import sqlite3
 from collections.abc import Mapping

@@ -10,7 +10,7 @@ import msgspec
 from taskmq.contracts.stores import WaitingMessage
 from taskmq.model.clock import Clock
 from taskmq_embedded.work import Care
-from taskmq_local.database.wakeup import Kind
+from taskmq_local.database.state_database import Kind
 
 _MOST: Final = 1_000
 _FIRST_DUE: Final = "SELECT due FROM waiting WHERE taken <= ? ORDER BY due, version LIMIT 1"

@@ -1,4 +1,4 @@
-"""Messages that wait in the state, in the file of `local://`."""
+"""Messages that wait in the state, in SQLite."""
 
 import asyncio
 import json
@@ -27,18 +27,11 @@ _IS_AS_FOUND: Final = "SELECT 1 FROM waiting WHERE job_id = ? AND message = ? AN
 
 
 class LocalDelays:
-    """Delayed messages, one per job. Every put and swap sets a new version, which is the token of a take.
+    """Delayed messages, one per job. Every put and swap sets a new version, which is the token of a take."""
 
-    Args:
-        open_wakeup: registers a callback for wakeups about waiting messages.
-    """
-
-    def __init__(
-        self, database: StateDatabase, clock: Clock, *, open_wakeup: Callable[[Callable[[], None]], None]
-    ) -> None:
+    def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._open_wakeup = open_wakeup
         self._listeners: set[Callable[[], None]] = set()
         self._batch: WaitingBatch | None = None
 
@@ -90,7 +83,7 @@ class LocalDelays:
 
     def listen(self, heard: Callable[[], None]) -> Callable[[], None]:
         if not self._listeners:
-            self._open_wakeup(self._notify)
+            self._database.listen("waiting", self._notify)
         self._listeners.add(heard)
         return lambda: self._listeners.discard(heard)
 

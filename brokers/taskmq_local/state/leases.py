@@ -1,4 +1,4 @@
-"""Leases on keys, in the file of `local://`. One counter issues all tokens."""
+"""Leases on keys, in SQLite. One counter issues all tokens."""
 
 import sqlite3
 from typing import Final

@@ -1,4 +1,4 @@
-"""Limits, in the file of `local://`."""
+"""Limits, in SQLite."""
 
 import sqlite3
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Progress of jobs, in the file of `local://`."""
+"""Progress of jobs, in SQLite."""
 
 import sqlite3
 from typing import Final

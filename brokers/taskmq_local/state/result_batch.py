@@ -12,7 +12,7 @@ from taskmq.contracts.stores import ResultRecord, remembered_for
 from taskmq.model.clock import Clock
 from taskmq.model.states import JobState
 from taskmq_embedded.work import Care, FileFailure
-from taskmq_local.database.wakeup import Kind
+from taskmq_local.database.state_database import Kind
 
 EXPIRED: Final = "expired"
 """State of a row whose record was deleted."""

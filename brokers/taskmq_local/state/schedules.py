@@ -1,4 +1,4 @@
-"""Records and definitions of schedules, in the file of `local://`."""
+"""Records and definitions of schedules, in SQLite."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -25,18 +25,11 @@ _CHANGED: Final = "SELECT name, place, definition FROM schedules WHERE scope = ?
 
 
 class LocalSchedules:
-    """A `taskmq.contracts.stores.ScheduleStore`.
+    """A `taskmq.contracts.stores.ScheduleStore`."""
 
-    Args:
-        open_wakeup: registers a callback for wakeups about schedules.
-    """
-
-    def __init__(
-        self, database: StateDatabase, clock: Clock, *, open_wakeup: Callable[[Callable[[], None]], None]
-    ) -> None:
+    def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._open_wakeup = open_wakeup
         self._listeners: set[Callable[[], None]] = set()
 
     async def read(self, names: Sequence[str]) -> list[KeptRecord | None]:
@@ -98,7 +91,7 @@ class LocalSchedules:
         # One wakeup for all scopes: it may be spurious.
         del scope
         if not self._listeners:
-            self._open_wakeup(self._notify)
+            self._database.listen("schedules", self._notify)
         self._listeners.add(heard)
         return lambda: self._listeners.discard(heard)
 

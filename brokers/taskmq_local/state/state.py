@@ -10,12 +10,13 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import StateUnavailable
 from taskmq_local.database.database import Database
 from taskmq_local.database.owners import Owner, collect_dead_owners
-from taskmq_local.database.state_database import StateDatabase
-from taskmq_local.database.wakeup import Kind, Wakeup
+from taskmq_local.database.state_database import Kind
+from taskmq_local.database.wakeup import Wakeup
 from taskmq_local.state.checkpoints import LocalCheckpoints
 from taskmq_local.state.claims import LocalClaims
 from taskmq_local.state.crash_counts import LocalStarts
 from taskmq_local.state.delays import LocalDelays
+from taskmq_local.state.file_database import FileDatabase
 from taskmq_local.state.leases import LocalLeases
 from taskmq_local.state.limits import LocalLimits
 from taskmq_local.state.progress import LocalProgress
@@ -33,11 +34,11 @@ class LocalState:
         self.address = address
         self._database = Database(path, name=f"{options.name} state")
         self.results = LocalResults(self._database, options.clock, listen=self._listen, check_open=self._check_open)
-        asking = StateDatabase(self._database, check_open=self._check_open)
+        asking = FileDatabase(self._database, check_open=self._check_open, listen=self._listen_if_possible)
         self.starts = LocalStarts(asking, options.clock)
-        self.delays = LocalDelays(asking, options.clock, open_wakeup=self._listen_for_delays)
+        self.delays = LocalDelays(asking, options.clock)
         self.revocations = LocalRevocations(asking, options.clock)
-        self.schedules = LocalSchedules(asking, options.clock, open_wakeup=self._listen_for_schedules)
+        self.schedules = LocalSchedules(asking, options.clock)
         self.leases = LocalLeases(asking, options.clock)
         self.limits = LocalLimits(asking, options.clock)
         self.claims = LocalClaims(asking, options.clock)
@@ -66,14 +67,10 @@ class LocalState:
     def _listen(self) -> None:
         self._open_wakeup("results", self.results.poll)
 
-    def _listen_for_delays(self, heard: Callable[[], None]) -> None:
+    def _listen_if_possible(self, kind: Kind, heard: Callable[[], None]) -> None:
         # Without wakeups there is still the poll once a second.
         with suppress(StateUnavailable):
-            self._open_wakeup("waiting", heard)
-
-    def _listen_for_schedules(self, heard: Callable[[], None]) -> None:
-        with suppress(StateUnavailable):
-            self._open_wakeup("schedules", heard)
+            self._open_wakeup(kind, heard)
 
     def _open_wakeup(self, kind: Kind, heard: Callable[[], None]) -> None:
         if kind in self._wakeups:

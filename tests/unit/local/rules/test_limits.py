@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from taskmq.contracts.stores import Demand, PlaceDemand, RateDemand
-from taskmq_local.memory.limits import LimitTable, _Limit
 from taskmq_local.rules.limits import acquire, mean
+from tests.unit.local.rules.line_record import LineRecord
 
 PATIENCE = 0.25
 LEAD = 0.15
@@ -39,7 +39,7 @@ class Play:
 
     def play(self, comes: list[tuple[float, str]], *, until: float = 1e9) -> None:
         dice = random.Random(self.seed)
-        record = _Limit()
+        record = LineRecord()
         events: list[tuple[float, int, str, str]] = [
             (at, number, "comes", job) for number, (at, job) in enumerate(comes)
         ]
@@ -239,15 +239,6 @@ def test_newcomers_cannot_overtake_a_waiting_job_forever() -> None:
     assert play.started["old"] < 5 + 200 * 0.2
     waits = [play.started[job] - at for at, job in newcomers if job in play.started and at < 5]
     assert len(waits) == 100
-
-
-def test_unused_limits_are_deleted() -> None:
-    table = LimitTable()
-    for number in range(2000):
-        demand = RateDemand(key=f"{number}", interval=1)
-        table.acquire("job", [demand], hold="h", seconds=1, patience=0, now=number * 10.0)
-
-    assert len(table._limits) < 800
 
 
 def test_punctual_jobs_start_at_even_intervals() -> None:

@@ -10,9 +10,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from taskmq.contracts.stores import Done, Granted, Held
 from taskmq.testing import FakeClock
-from taskmq_local.memory.claims import MemoryClaims
-from taskmq_local.memory.store import Expiring, OpenState
-from taskmq_local.rules.claims import FORGOTTEN, ClaimRecord
+from taskmq_local.memory.store import OpenState
+from taskmq_local.memory.tables import MemoryDatabase, MemoryTables
+from taskmq_local.rules.claims import FORGOTTEN
+from taskmq_local.state.claims import LocalClaims
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ class ClaimsOverTime(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = FakeClock(1_000)
-        self.store = MemoryClaims(Expiring[ClaimRecord](), self.clock, OpenState("memory://"))
+        self.store = LocalClaims(MemoryDatabase(MemoryTables(), OpenState("memory://")), self.clock)
         self.tokens: dict[str, list[int]] = {"a": [], "b": []}
         # Of the last token of each key: its expiry as held, as done, and as known.
         self.until: dict[str, int] = {}
