@@ -1,8 +1,8 @@
 """The embedded broker and state of taskmq: `memory://NAME` in one process, `local://PATH` on one host.
 
-**Memory.** A name stands for a `MemoryData`, shared by all brokers and states of the process, on any thread and loop:
-plain data behind a lock for queues and results, and for the other stores the tables of `taskmq.db` in memory. Nothing
-outlives the process; `forget_memory` drops it earlier.
+**Memory.** A name stands for a `MemoryData`, shared by all brokers and states of the process, on any thread and loop.
+Queues, results, begun runs and revocations are plain data behind a lock. The other stores are the tables of
+`taskmq.db` in memory. Nothing outlives the process; `forget_memory` drops it earlier.
 
 **Local.** PATH is a directory:
 

@@ -22,7 +22,7 @@ from taskmq.schedules.turn import complete, give_up, release_claims
 _log = logging.getLogger("taskmq.beat")
 
 RETRY_PAUSE_MS: Final = 500
-"""Pause of `pause`."""
+"""Milliseconds between two attempts."""
 # Subject of complaints.
 _BROKER: Final = "broker"
 # Nothing is published this close to the end of its lease.

@@ -125,7 +125,7 @@ def open_metrics(source: metrics.Source) -> metrics.Exporter:
 
 
 def forget_memory(url: str) -> None:
-    """Delete the data of a `memory://NAME` that is not used again."""
+    """Delete the data of `memory://NAME`. Call it after the last use of the name."""
     importlib.import_module("taskmq_local").forget_memory(url.removeprefix("memory://"))
 
 

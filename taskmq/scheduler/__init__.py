@@ -6,7 +6,7 @@ under a lease:
     partitions        acquires, releases and loses the leases
     held_partition    the work for one partition: the take-over, then all of these concurrently
       dispatch   ready -> dispatched: as many as fit the queue's window, in the order of `fairness`
-      publish    -> the broker, with confirms; a refused job returns to the store, fails, or is published again
+      invitations -> the broker, with confirms; a refused job returns to the store, fails, or is published again
       partition  the state that the others share: jobs in flight, turns and limits
       batches    confirmed and ended batches -> the store
       reports    the workers' reports -> applied, 500 at a time -> results

@@ -1,1 +1,1 @@
-"""The state of `local://`: one module per store, all in the SQLite file."""
+"""The state of `local://`, and most stores of `memory://`: one module per store, on SQLite tables."""

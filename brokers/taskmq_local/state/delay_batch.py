@@ -1,4 +1,4 @@
-"""Storing waiting messages in the state of `local://` as a work item: many messages, one transaction."""
+"""Storing waiting messages in SQLite as a work item: many messages, one transaction."""
 
 import asyncio
 import sqlite3

@@ -29,7 +29,7 @@ class LetterQueue:
         self._loop = loop
 
     def on_returned(self, properties: Properties) -> None:
-        """Declare it for a redelivered message, before RabbitMQ gives the message up."""
+        """Declare the dead-letter queue for a redelivered message, before RabbitMQ gives the message up."""
         if self.making is not None:
             return
         count = headers_of(properties).get(_RETURNS)

@@ -40,6 +40,8 @@ REPORT_KINDS: Final[tuple[ReportKind, ...]] = (
     "detached", "alive", "held",
 )  # fmt: skip
 """Kinds of reports that change a job."""
+END_KINDS: Final[tuple[ReportKind, ...]] = ("succeeded", "failed", "expired", "cancelled")
+"""Kinds of reports that end a job."""
 
 # Ids of one millisecond are ordered by creation, and those of two processes differ.
 _order = itertools.count(int.from_bytes(os.urandom(4)) << 12)

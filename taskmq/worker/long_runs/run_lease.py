@@ -31,7 +31,7 @@ class RunLease:
         self._turn = asyncio.Lock()
 
     async def take(self, seconds: float) -> bool:
-        """Acquire the lease, or renew it; return False if it expired meanwhile: call it again.
+        """Acquire the lease, or renew it. Return False if it had expired; the next call acquires a new one.
 
         Raises:
             StateUnavailable: the lease's state is unknown.

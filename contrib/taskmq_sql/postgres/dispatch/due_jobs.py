@@ -71,8 +71,8 @@ class DueJobs:
                 call.error = error
             return
         except BaseException:
-            # Only this caller was cancelled: the next caller fires the others' timers, unless the statement already
-            # did.
+            # Only this caller was cancelled: the next one fires the due jobs of the others, unless the statement
+            # already did.
             self._waiting = [call for call in calls if call is not leader] + self._waiting
             raise
         for call in calls:

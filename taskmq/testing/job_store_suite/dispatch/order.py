@@ -10,14 +10,13 @@ from taskmq.model.jobs.reports import ReportKind
 from taskmq.model.keys import line_key
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, after, ids
+from taskmq.testing.job_store_suite.driver import END_KINDS, HOUR, QUEUE, JobDriver, after, ids
 from taskmq.testing.job_store_suite.schedules.steps import create_schedule, fire, firing_of
 from taskmq.testing.runner import case
 
 _LINE: Final = JobClaim(line_key(QUEUE, "acme", tenant=None))
 _OTHER: Final = JobClaim(line_key(QUEUE, "other", tenant=None))
 _STAYING: Final[tuple[ReportKind, ...]] = ("retry", "snoozed", "interrupted")
-_ENDS: Final[tuple[ReportKind, ...]] = ("succeeded", "failed", "expired", "cancelled")
 
 
 class OrderCases(JobStoreCase):
@@ -99,7 +98,7 @@ class OrderCases(JobStoreCase):
     @case
     async def test_every_end_of_the_first_job_frees_its_place(self) -> None:
         driver = self.driver()
-        for kind in _ENDS:
+        for kind in END_KINDS:
             first, second = await _submit(driver, 2)
             one, two = await _dispatch(driver, first, second)
             await _take(driver, [one, two])

@@ -9,6 +9,7 @@ from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import (
+    END_KINDS,
     HOUR,
     REPORT_KINDS,
     error,
@@ -16,7 +17,6 @@ from taskmq.testing.job_store_suite.driver import (
 )
 from taskmq.testing.runner import case
 
-_ENDS: Sequence[ReportKind] = ("succeeded", "failed", "expired", "cancelled")
 _NOT_COUNTED: Sequence[ReportKind] = ("snoozed", "refused")
 
 
@@ -76,7 +76,7 @@ class Reports(JobStoreCase):
     async def test_ends_store_their_error_or_reason(self) -> None:
         driver = self.driver()
 
-        for kind in _ENDS[1:]:
+        for kind in END_KINDS[1:]:
             for given in (error("größe ☂"), None):
                 record = await driver.expect_accepted(await driver.dispatch_new(), kind, error=given)
                 assert record.error == given, kind

@@ -13,11 +13,10 @@ from taskmq.model.jobs.proofs import ReportKey, new_report_key
 from taskmq.model.jobs.reports import MOST_UNHEEDED, UNHEEDED, Report, ReportKind, after_report
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after, forged_token, later
+from taskmq.testing.job_store_suite.driver import END_KINDS, HOUR, JobDriver, after, forged_token, later
 from taskmq.testing.runner import case
 
 _QUEUE: Final = "taskmq.reports.suite.0"
-_ENDS: Final[Sequence[ReportKind]] = ("succeeded", "failed", "expired", "cancelled")
 _BEGUN: Final[Sequence[ReportKind]] = ("started", "detached", "retry", "snoozed", "interrupted", "refused")
 _STATES: Final = tuple(state for state in JobState if state is not JobState.UNKNOWN)
 _LIVE: Final = tuple(state for state in _STATES if state not in TERMINAL)
@@ -40,7 +39,7 @@ class ReportProofs(JobStoreCase):
                 Report(id=job.id, token=token, proof=proof, kind=kind, worker="evil", delay=HOUR, result=b"forged")
                 for token in _forged_tokens(job.token)
                 for proof in _wrong_proofs(key, job.id, token)
-                for kind in (_ENDS if proof else (*_ENDS, *_BEGUN))
+                for kind in (END_KINDS if proof else (*END_KINDS, *_BEGUN))
             ]
 
             applied = await other.schedulers.apply(forged, came_by=_QUEUE)
@@ -114,7 +113,7 @@ class ReportProofs(JobStoreCase):
         (key, *_) = await driver.schedulers.report_keys()
 
         for state in _LIVE:
-            for kind in _ENDS:
+            for kind in END_KINDS:
                 job = await driver.make(state, queue=f"{state} {kind}", tenant="acme")
                 proven = _proven_report(key, job, kind)
                 (applied,) = await driver.schedulers.apply([proven], came_by=_QUEUE)

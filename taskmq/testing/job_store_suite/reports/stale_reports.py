@@ -7,6 +7,7 @@ from taskmq.model.jobs.reports import ReportKind
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import (
+    END_KINDS,
     HOUR,
     QUEUE,
     REPORT_KINDS,
@@ -16,7 +17,6 @@ from taskmq.testing.job_store_suite.driver import (
 )
 from taskmq.testing.runner import case
 
-_ENDS: Sequence[ReportKind] = ("succeeded", "failed", "expired", "cancelled")
 _AGAIN: Sequence[ReportKind] = ("retry", "snoozed", "interrupted")
 
 
@@ -57,7 +57,7 @@ class StaleReports(JobStoreCase):
     async def test_a_report_on_an_ended_job_is_superseded(self) -> None:
         driver = self.driver()
 
-        for first in _ENDS:
+        for first in END_KINDS:
             job = await driver.dispatch_new(queue=first)
             record = await driver.expect_accepted(job, first, result=b"first" if first == "succeeded" else b"")
             for kind in REPORT_KINDS:

@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 from taskmq.contracts.jobs import JobRecord, Submitted
-from taskmq.model.jobs.reports import ReportKind
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.states import CHANGEABLE, TERMINAL, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import HOUR, error
+from taskmq.testing.job_store_suite.driver import END_KINDS, HOUR, error
 from taskmq.testing.runner import case
 
 _BEFORE_A_RUN: Sequence[JobState] = (JobState.HELD, JobState.SCHEDULED, JobState.QUEUED, JobState.DISPATCHED)
-_ENDS: Sequence[ReportKind] = ("succeeded", "failed", "expired", "cancelled")
 
 
 def unique(
@@ -90,7 +88,7 @@ class UniqueJobs(JobStoreCase):
         driver = self.driver()
         key = unique("running")
 
-        for kind in _ENDS:
+        for kind in END_KINDS:
             job = await driver.dispatch_new(unique=key, queue=kind)
             assert await driver.try_submit(unique=key) == duplicate_of(await driver.read(job))
             await driver.expect_accepted(job, "started")
