@@ -114,11 +114,20 @@ async def admit_placements(
 
 
 async def _running(connection: Connection, tenants: Mapping[str, int]) -> Counter[tuple[str, str]]:
-    """Count the jobs of these tenants that are under way, by tenant and owner.
+    """Lock the run usage of these tenants, and count their jobs under way.
 
     A concurrent dispatch for one of them waits here and then counts this one's jobs.
     """
     await connection.fetch(_LOCK, sorted(map(run_name, tenants)))
+    return await count_in_flight(connection, tenants)
+
+
+async def count_in_flight(connection: Connection, tenants: Mapping[str, int]) -> Counter[tuple[str, str]]:
+    """Count the jobs of these tenants that are under way, by tenant and owner.
+
+    Args:
+        tenants: numbers of the tenants.
+    """
     names = {number: tenant for tenant, number in tenants.items()}
     found = {
         str(row["id"]): (names[row["tenant"]], owner_in(row["detail"]))

@@ -64,11 +64,21 @@ def admit_placements(
     return {job: each for job, each in placements.items() if job in admitted}
 
 
+def count_in_flight(transaction: Transaction, tenant: str) -> dict[str, int]:
+    """See `DispatchStore.count_in_flight`."""
+    return {owner: count for (name, owner), count in _running(transaction).items() if name == tenant}
+
+
 def _book(transaction: Transaction, limits: Quotas, owners: Iterable[tuple[str, str]]) -> RunBook:
+    wanted = {run_name(tenant, each.user) for tenant, owner in owners for each in limits.of(tenant, owner)}
+    usage = usage_of(transaction, sorted(wanted))
+    return RunBook(limits, usage=usage, running=_running(transaction), now=transaction.now)
+
+
+def _running(transaction: Transaction) -> Counter[tuple[str, str]]:
+    """Count the jobs under way, by tenant and owner."""
     connection, names = transaction.connection, transaction.names
-    running = Counter(
+    return Counter(
         (names.name(connection, tenant), owner_in(detail))
         for tenant, detail in select_each(connection, _UNDER_WAY, under_way(transaction))
     )
-    wanted = {run_name(tenant, each.user) for tenant, owner in owners for each in limits.of(tenant, owner)}
-    return RunBook(limits, usage=usage_of(transaction, sorted(wanted)), running=running, now=transaction.now)

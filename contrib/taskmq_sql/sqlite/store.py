@@ -61,7 +61,7 @@ from taskmq_sql.sqlite.jobs.dependencies import has_ends, release, unmet
 from taskmq_sql.sqlite.jobs.foreign import FileCallers
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.placements import SqlitePlacements
-from taskmq_sql.sqlite.quota_dispatch import dispatch_within
+from taskmq_sql.sqlite.quota_dispatch import count_in_flight, dispatch_within
 from taskmq_sql.sqlite.repetition import resume, retry
 from taskmq_sql.sqlite.runner import SqliteRunner, drive
 from taskmq_sql.sqlite.step_jobs import ANSWERS
@@ -298,6 +298,9 @@ class SqliteDispatch(SharedDispatch):
     ) -> DispatchBatch | None:
         work = partial(dispatch_within, partition=partition, epoch=epoch, picks=picks, limits=quotas)
         return await self._writer.call(work, care=Care.DURABLE)
+
+    async def count_in_flight(self, tenant: str) -> dict[str, int]:
+        return await self._reader.call(partial(count_in_flight, tenant=tenant), care=Care.READ)
 
     async def look(self, picks: Sequence[Pick]) -> list[ReadyJob]:
         return await self._reader.call(partial(look, picks=picks), care=Care.READ)

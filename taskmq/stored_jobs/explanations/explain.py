@@ -8,9 +8,8 @@ import msgspec
 
 from taskmq.client.session import Session
 from taskmq.contracts.jobs import HistoryEntry, JobRecord, JobStore, partition_key
-from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.jobs.pools import SLOTS_ASKED, TenantPool, known_reason, path_of, shares_of
-from taskmq.model.jobs.quotas import Quota, free_from, run_name
+from taskmq.model.jobs.quotas import free_from, run_name
 from taskmq.model.nodes import JobNeeds, add_amounts, why_unplaced
 from taskmq.model.resources import Amounts
 from taskmq.model.states import UNDERWAY, JobState
@@ -25,7 +24,6 @@ from taskmq.stored_jobs.explanations.start_estimate import estimate_start
 from taskmq.stored_jobs.new_jobs import name_of
 
 _MOST_NAMED: Final = 10
-_MOST_IN_FLIGHT: Final = 500
 _SLOT: Final = JobNeeds()
 
 
@@ -248,9 +246,12 @@ async def _explain_quotas(store: JobStore, record: JobRecord, now: int) -> list[
     owner = "" if record.detail is None else record.detail.owner
     quotas = [each for each in (await store.quotas()).of(record.tenant, owner) if each.holds_back]
     usage = await store.quota_usage([run_name(each.tenant, each.user) for each in quotas])
+    is_counted = any(each.running is not None for each in quotas)
+    in_flight = await store.dispatching.count_in_flight(record.tenant) if is_counted else {}
     reasons: list[WaitReason] = []
     for quota in quotas:
-        if quota.running is not None and await _is_full(store, quota, quota.running):
+        count = sum(in_flight.values()) if quota.user is None else in_flight.get(quota.user, 0)
+        if quota.running is not None and count >= quota.running:
             jobs = count_text(quota.running, "job")
             text = f"quota {quota.name!r} allows {jobs} in flight at a time, over all queues, and has no room for it"
             reasons.append(WaitReason(kind="quota", text=text, subject=quota.name))
@@ -260,15 +261,6 @@ async def _explain_quotas(store: JobStore, record: JobRecord, now: int) -> list[
             text = f"quota {quota.name!r} allows {jobs} per second: the next one at {_format(round(free))}"
             reasons.append(WaitReason(kind="quota", text=text, subject=quota.name))
     return reasons
-
-
-async def _is_full(store: JobStore, quota: Quota, most: int) -> bool:
-    """Whether as many jobs as the quota allows are in flight; False if that cannot be determined."""
-    which = JobFilter(tenant=quota.tenant, states=UNDERWAY)
-    if quota.user is None:
-        return await store.count_jobs(which, cap=most) >= most
-    page = await store.list_jobs(which, limit=_MOST_IN_FLIGHT)
-    return sum(each.detail is not None and each.detail.owner == quota.user for each in page.jobs) >= most
 
 
 async def _explain_upstream(store: JobStore, record: JobRecord) -> list[WaitReason]:

@@ -160,6 +160,21 @@ class QuotaCases(JobStoreCase):
         assert await _within(driver, quotas_of_acme, "acme") == []
 
     @case
+    async def test_the_jobs_in_flight_of_a_tenant_are_counted_by_owner(self) -> None:
+        driver, other = self.driver(), self.driver()
+        owners = ("ann", "ann", "bob", "")
+        jobs = [await driver.new(tenant="acme", detail=JobDetail(owner=owner)) for owner in owners]
+        await driver.store.submit(jobs)
+        assert await other.schedulers.count_in_flight("acme") == {}
+        found = await _within(driver, _quotas(Quota(tenant="acme", running=10)), "acme")
+        await driver.store.submit([await driver.new(tenant="acme", detail=JobDetail(owner="ann"))])
+
+        assert await other.schedulers.count_in_flight("acme") == {"ann": 2, "bob": 1, "": 1}
+        assert await other.schedulers.count_in_flight("other") == {}
+        await driver.expect_accepted(found[0], "succeeded")
+        assert await other.schedulers.count_in_flight("acme") == {"ann": 1, "bob": 1, "": 1}
+
+    @case
     async def test_a_waiting_rate_limit_accepts_jobs_and_dispatches_them_later(self) -> None:
         driver = await self._limited_driver(Quota(tenant="acme", rate=0.001, burst=2, on_limit="wait"))
         jobs = [await driver.new(tenant="acme") for _ in range(3)]

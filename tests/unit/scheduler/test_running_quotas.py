@@ -33,7 +33,8 @@ async def test_jobs_beyond_the_quota_wait_and_start_when_others_end_in_any_queue
     assert stage.states() == {JobState.DISPATCHED: 7, JobState.QUEUED: 4}
     waiting = next(job for job in stage.database.jobs.values() if job.state is JobState.QUEUED)
     explained = await explain_job(stage.session, stage.store, waiting)
-    assert "quota 'acme' allows 2 jobs in flight at a time, over all queues" in explained.reasons
+    text = "quota 'acme' allows 2 jobs in flight at a time, over all queues, and has no room for it"
+    assert text in explained.reasons
 
     most = 0
     while stage.database.live:

@@ -32,7 +32,7 @@ from taskmq_sql.postgres.dependencies import release
 from taskmq_sql.postgres.dispatch.due_jobs import DueJobs
 from taskmq_sql.postgres.dispatch.withdrawals import AT_BROKER, fail, tokens_of, undispatch
 from taskmq_sql.postgres.notes import Note, note, worker_names
-from taskmq_sql.postgres.quotas import dispatch_within
+from taskmq_sql.postgres.quotas import count_in_flight, dispatch_within
 from taskmq_sql.postgres.records import dispatched_jobs, job_records
 from taskmq_sql.postgres.reports import apply
 from taskmq_sql.postgres.statements.dependencies import ANY_END
@@ -134,6 +134,12 @@ class PostgresDispatch(SharedDispatch):
             )
 
         return await self._batch(await self._database.dispatches.run("transaction", dispatch), lanes)
+
+    async def count_in_flight(self, tenant: str) -> dict[str, int]:
+        if not (numbers := await self._names.find("tenant", [tenant])):
+            return {}
+        counts = await self._database.reads.run("read", lambda connection: count_in_flight(connection, numbers))
+        return {owner: count for (_, owner), count in counts.items()}
 
     async def look(self, picks: Sequence[Pick]) -> list[ReadyJob]:
         known, lanes = await self._find_lanes(picks)

@@ -91,6 +91,10 @@ class DispatchStore(Protocol):
         """
         ...
 
+    async def count_in_flight(self, tenant: str) -> dict[str, int]:
+        """Return the number of the tenant's jobs in flight by their owners, as `dispatch_within` counts them."""
+        ...
+
     async def look(self, picks: Sequence[Pick]) -> list[ReadyJob]:
         """Return the first jobs of these lanes, as many as each pick says, in the order of the picks."""
         ...
