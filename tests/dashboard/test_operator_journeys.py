@@ -225,9 +225,9 @@ def test_a_quota_is_set_and_shows_its_usage(eyes: Eyes, site: Served) -> None:
     eyes.confirm("Remove")
     eyes.see("No quotas")
     assert site.api.get("/quotas").json()["items"] == []
-    site.api.put("/quotas/acme", json={"running": 2}).raise_for_status()
+    site.api.put("/quotas/acme", json={"running": 0}).raise_for_status()
     try:
         eyes.open(f"jobs/{waiting['id']}")
-        expect(page.locator(".gates li", has_text="Quota")).to_contain_text("allows 2 jobs in flight")
+        expect(page.locator(".gates li", has_text="Quota")).to_contain_text("allows 0 jobs in flight")
     finally:
         site.api.delete("/quotas/acme").raise_for_status()
