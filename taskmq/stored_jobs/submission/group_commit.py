@@ -25,7 +25,8 @@ class GroupCommit:
 
     Args:
         store: the store of the running loop.
-        on_commit: called with the new jobs once they are durable, before their callers return.
+        on_commit: called with the new jobs once they are durable, before their callers return. It is also called with
+            the job of a lone caller that is cancelled, which may not have been stored.
     """
 
     def __init__(self, store: JobStore, *, on_commit: Callable[[Sequence[NewJob]], None]) -> None:
@@ -39,7 +40,8 @@ class GroupCommit:
     async def submit(self, job: NewJob) -> Submitted:
         """Submit one job. It is durable when this returns.
 
-        If the caller is cancelled, the job may or may not have been stored.
+        If the caller is cancelled, the job may or may not have been stored; its lane is announced if it may. The
+        cancellation of a lone caller interrupts its commit, and a store may need a new connection for the next one.
 
         Raises:
             StoreUnavailable: the message says whether the job may have been stored.
@@ -64,6 +66,9 @@ class GroupCommit:
         self._is_flushing = True
         try:
             (answer,) = await self._submit([job])
+        except asyncio.CancelledError:
+            self._on_commit([job])
+            raise
         finally:
             self._is_flushing = False
             if self._pending:

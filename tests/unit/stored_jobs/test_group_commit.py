@@ -18,12 +18,14 @@ class _SlowStore:
     Attributes:
         commits: ids of the jobs in each commit.
         refused: ids whose commits fail.
+        announced: ids of the jobs that the group commit reported as new.
     """
 
     def __init__(self) -> None:
         self.commits: list[list[str]] = []
         self.may_commit = asyncio.Event()
         self.refused: set[str] = set()
+        self.announced: list[str] = []
 
     async def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
         self.commits.append([job.id for job in jobs])
@@ -40,11 +42,14 @@ def _job(job_id: str) -> NewJob:
 async def _stage() -> tuple[_SlowStore, GroupCommit]:
     """Return a store, and its group commit after a caller was alone."""
     store = _SlowStore()
-    commit = GroupCommit(cast("JobStore", store), on_commit=lambda _: None)
+    commit = GroupCommit(
+        cast("JobStore", store), on_commit=lambda jobs: store.announced.extend(job.id for job in jobs)
+    )
     store.may_commit.set()
     await commit.submit(_job("first"))
     store.may_commit.clear()
     store.commits.clear()
+    store.announced.clear()
     return store, commit
 
 
@@ -76,3 +81,14 @@ async def test_a_lone_caller_that_fails_does_not_hold_up_the_others(ending: str)
 
     assert isinstance(outcome, asyncio.CancelledError if ending == "cancelled" else StoreUnavailable)
     assert [answer.id for answer in await asyncio.gather(*others)] == ["b", "c"]
+
+
+async def test_the_job_of_a_cancelled_lone_caller_is_announced() -> None:
+    store, commit = await _stage()
+    (lone,) = await _start(commit, "a")
+
+    lone.cancel()
+    await asyncio.wait([lone])
+
+    assert lone.cancelled()
+    assert store.announced == ["a"]
