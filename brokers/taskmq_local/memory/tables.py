@@ -9,6 +9,7 @@ from contextlib import nullcontext, suppress
 from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
+from weakref import WeakSet
 
 from taskmq.errors import StateUnavailable
 from taskmq_embedded.memory import MEMORY, MemoryThread
@@ -20,19 +21,22 @@ from taskmq_local.memory.store import OpenState
 
 T = TypeVar("T")
 
-_TABLES: Final = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT IN ('counters', 'queues')"
+_TABLE_NAMES: Final = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT IN ('counters', 'queues')"
 
 _numbers: Final = count(1)
 # Emptied for their next user: opening takes longer than most tests use them.
 _spare: Final[list[MemoryThread[sqlite3.Connection]]] = []
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_spare.clear)
+_tables: Final[WeakSet["MemoryTables"]] = WeakSet()
 
 
 class MemoryTables:
-    """The tables of one `memory://` name, created on first use, and the wakeups of their users on any thread."""
+    """The tables of one `memory://` name, created on first use, and the wakeups of their users on any thread.
+
+    A forked child begins with empty tables.
+    """
 
     def __init__(self) -> None:
+        _tables.add(self)
         self._lock = threading.Lock()
         self._thread: MemoryThread[sqlite3.Connection] | None = None
         self._wakeups: list[tuple[Kind, LoopWakeup]] = []
@@ -56,6 +60,11 @@ class MemoryTables:
     def stop_listening(self, wakeup: LoopWakeup) -> None:
         with self._lock:
             self._wakeups = [one for one in self._wakeups if one[1] is not wakeup]
+
+    def leave_parent(self) -> None:
+        """Leave the rows to the parent process, in a forked child."""
+        # A thread of the parent may hold the lock.
+        self._lock, self._thread = threading.Lock(), None
 
     def clear(self) -> None:
         with self._lock, suppress(FileFailure):
@@ -113,6 +122,16 @@ class MemoryDatabase:
             work.end(None)
 
 
+def _leave_parent() -> None:
+    _spare.clear()
+    for tables in _tables:
+        tables.leave_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_parent)
+
+
 def _open_tables() -> MemoryThread[sqlite3.Connection]:
     with suppress(IndexError):
         return _spare.pop()
@@ -120,6 +139,6 @@ def _open_tables() -> MemoryThread[sqlite3.Connection]:
 
 
 def _delete_rows(connection: sqlite3.Connection) -> None:
-    for (name,) in connection.execute(_TABLES).fetchall():
+    for (name,) in connection.execute(_TABLE_NAMES).fetchall():
         connection.execute(f"DELETE FROM {name}")  # noqa: S608 - names of our tables
     connection.execute("UPDATE counters SET value = 0")
