@@ -1,7 +1,7 @@
 """Announcement of lanes with new jobs, so that schedulers need not poll for them.
 
     add, add, add -> lanes --+--> announced at once, or 4 ms after the last announcement
-                                   |                      (10 ms, at more than 500 additions a second)
+                                   |                      (10 ms, at more than 500 new jobs a second)
     the session closes ------------+
 
 Announcing every job of a busy caller would cost the broker about as much as the submission costs the database. A
@@ -33,17 +33,21 @@ class LaneAnnouncer:
         self._announcer = announcer
         self._loop = asyncio.get_running_loop()
         self._lanes: set[Lane] = set()
-        self._additions = 0
+        self._jobs = 0
         self._pace = _PACE
         self._next = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, lanes: Iterable[Lane]) -> None:
-        """Announce lanes with jobs that may be dispatched, now or within 10 ms."""
+    def add(self, lanes: Iterable[Lane], *, jobs: int = 1) -> None:
+        """Announce lanes with jobs that may be dispatched, now or within 10 ms.
+
+        Args:
+            jobs: the number of these jobs.
+        """
         self._lanes.update(lanes)
         if not self._lanes:
             return
-        self._additions += 1
+        self._jobs += jobs
         if self._timer is not None:
             return
         if self._loop.time() >= self._next:
@@ -59,9 +63,9 @@ class LaneAnnouncer:
         lanes, self._lanes = self._lanes, set()
         if not lanes or self._announcer is None:
             return
-        self._pace = _BUSY_PACE if self._additions > self._pace * _BUSY_RATE else _PACE
+        self._pace = _BUSY_PACE if self._jobs > self._pace * _BUSY_RATE else _PACE
         self._next = self._loop.time() + self._pace
-        self._additions = 0
+        self._jobs = 0
         partitions: dict[int, list[Lane]] = {}
         for lane in lanes:
             partitions.setdefault(self._partition_of(lane.queue), []).append(lane)

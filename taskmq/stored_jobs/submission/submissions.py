@@ -1,6 +1,7 @@
 """New jobs on their way into the store of the running loop's session."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -73,7 +74,10 @@ class Submissions:
 
     def announce(self, jobs: Sequence[NewJob]) -> None:
         """Announce the lanes of jobs that are ready to the schedulers."""
-        self.lanes.add(self._lanes_of(jobs))
+        self._announce(self.lanes, jobs)
+
+    def _announce(self, lanes: LaneAnnouncer, jobs: Sequence[NewJob]) -> None:
+        lanes.add(self._lanes_of(jobs), jobs=len(jobs))
 
     def _lanes_of(self, jobs: Sequence[NewJob]) -> set[Lane]:
         now = self._sessions.clock.now_ms()
@@ -117,7 +121,7 @@ class Submissions:
         if found is None:
             lanes = LaneAnnouncer(self._sessions.store(), session.announcer)
             session.before_close(lanes.announce)
-            commit = GroupCommit(self._sessions.store(), on_commit=lambda jobs: lanes.add(self._lanes_of(jobs)))
+            commit = GroupCommit(self._sessions.store(), on_commit=partial(self._announce, lanes))
             found = self._by_session[session] = _Entrance(commit, lanes)
         return found
 

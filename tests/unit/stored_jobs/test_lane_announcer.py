@@ -73,6 +73,15 @@ async def test_lanes_of_a_busy_caller_are_announced_less_often() -> None:
         assert round(after_a_pause - last, 6) == _PACE
 
 
+async def test_lanes_of_one_commit_of_many_jobs_are_announced_less_often() -> None:
+    async with _shop("many") as (app, heard):
+        await app.jobs.asubmit_many("one", [()] * 10)
+        await app.jobs.asubmit("one")
+        await asyncio.sleep(0.1)
+
+        assert [round(at - heard[0][0], 6) for at, _ in heard] == [0, 0.01]
+
+
 async def test_a_job_that_cannot_run_yet_is_not_announced() -> None:
     async with _shop("later") as (app, heard):
         await app.jobs.asubmit("one", delay=60)
