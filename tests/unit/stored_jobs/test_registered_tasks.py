@@ -79,6 +79,13 @@ def test_an_option_with_the_name_of_a_task_parameter_is_ambiguous(code: TaskMQ, 
     assert [job.tenant for job in app.jobs.list().jobs] == ["acme"]
 
 
+def test_the_ids_of_jobs_submitted_together_have_the_order_of_their_calls(app: TaskMQ) -> None:
+    jobs = app.jobs.submit_many("report", [(str(number),) for number in range(50)])
+
+    assert [job.id for job in jobs] == sorted(job.id for job in jobs)
+    assert bytes(decode_envelope(app.jobs.get(jobs[7].id).body).args) == b'["7"]'
+
+
 def test_a_job_goes_to_the_registered_queue_with_the_options_of_the_task(app: TaskMQ) -> None:
     job = app.jobs.submit("report", "jan", 2026, 2027, region="us")
 
