@@ -35,6 +35,7 @@ class QueueGroup(msgspec.Struct, frozen=True, kw_only=True):
         consumers: a worker counts once.
         dead: its dead letters; for the two queues of lost messages, all their messages.
         stored: due jobs of the store that are not dispatched yet, at most 100,000; None if unknown.
+        is_exact: False if there may be more than `stored`.
         oldest: when the first of those became due.
         entered, left: jobs a second that entered and left it in the last five minutes; None if not sampled.
         empty_in: seconds until its waiting jobs have started at these rates; None if they do not become fewer.
@@ -50,6 +51,7 @@ class QueueGroup(msgspec.Struct, frozen=True, kw_only=True):
     is_paused: bool | None
     dead: int
     stored: int | None
+    is_exact: bool
     oldest: str | None
     entered: float | None
     left: float | None
@@ -137,6 +139,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
         delayed: scheduled jobs and retries; None if the broker does not count them per queue.
         dead: dead letters; None if the queue does not exist yet.
         stored: due jobs of the store that are not dispatched yet, at most 100,000; None if unknown.
+        is_exact: False if there may be more than `stored`, `tenants` and the counts of both divisions.
         oldest: when the first of those became due.
         entered, left: jobs a second that entered and left it in the last five minutes; None if not sampled.
         empty_in: seconds until its waiting jobs have started at these rates; None if they do not become fewer.
@@ -145,6 +148,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
             enter, and as many as empty it within an hour. Empty if the present ones run no jobs.
         by_tenant, by_priority: ready jobs of the store, at most 100,000: of the 50 tenants with the most jobs, and of
             each priority, the highest first. Jobs that wait for a limit of their task are not counted.
+        tenants: the number of tenants with such jobs; jobs without a tenant count as one.
         parts: its existing RabbitMQ queues.
     """
 
@@ -161,6 +165,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     delayed: int | None
     dead: int | None
     stored: int | None
+    is_exact: bool
     oldest: str | None
     entered: float | None
     left: float | None
@@ -169,6 +174,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     more_workers: list[MoreWorkersView]
     by_tenant: list[BacklogPart]
     by_priority: list[BacklogPart]
+    tenants: int
     consumers: int
     paused: QueuePauseView | None
     tasks: list[str]

@@ -25,6 +25,7 @@ from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue, logica
 from taskmq.operations.queue_moves import move_messages
 from taskmq.operations.queue_rates import QueueRates, advise, find_rates, plan_workers
 from taskmq.operations.queues import (
+    MOST_WAITING,
     count_delayed,
     count_lanes,
     find_backlogs,
@@ -45,6 +46,7 @@ _MOST_TENANTS: Final = 50
 
 class _Stored(TypedDict):
     stored: int | None
+    is_exact: bool
     oldest: str | None
 
 
@@ -64,6 +66,7 @@ class _Flow(TypedDict):
 class _Divided(TypedDict):
     by_tenant: list[BacklogPart]
     by_priority: list[BacklogPart]
+    tenants: int
 
 
 class AppQueues(AppCalls):
@@ -222,12 +225,16 @@ def _group(
 
 def _waiting_facts(backlogs: Mapping[str, QueueBacklog] | None, name: str) -> "_Stored":
     if backlogs is None:
-        return {"stored": None, "oldest": None}
+        return {"stored": None, "is_exact": True, "oldest": None}
     found = backlogs.get(name)
     return (
-        {"stored": 0, "oldest": None}
+        {"stored": 0, "is_exact": True, "oldest": None}
         if found is None
-        else {"stored": found.count, "oldest": instant_text(found.oldest)}
+        else {
+            "stored": found.count,
+            "is_exact": found.count < MOST_WAITING,
+            "oldest": instant_text(found.oldest),
+        }
     )
 
 
@@ -242,6 +249,7 @@ def _divide(lanes: Mapping[Lane, int]) -> "_Divided":
         "by_priority": [
             BacklogPart(name=str(priority), jobs=jobs) for priority, jobs in sorted(priorities.items(), reverse=True)
         ],
+        "tenants": len(tenants),
     }
 
 

@@ -32,7 +32,7 @@ from taskmq.operations.audit.actions import RecordAction, record_as
 from taskmq.operations.workers import list_workers
 
 _MOST_DELAYED = 10_000
-_MOST_WAITING = 100_000
+MOST_WAITING = 100_000
 
 
 class QueueDemand(NamedTuple):
@@ -165,14 +165,14 @@ async def count_lanes(app: TaskMQ, name: str) -> dict[Lane, int]:
     """
     store = app.sessions.current().store
     try:
-        return {} if store is None else await store.dispatching.count_lanes(name, most=_MOST_WAITING)
+        return {} if store is None else await store.dispatching.count_lanes(name, most=MOST_WAITING)
     except StoreUnavailable:
         return {}
 
 
 async def _read_backlogs(app: TaskMQ, names: Sequence[str]) -> dict[str, QueueBacklog] | None:
     store = app.sessions.current().store
-    return None if store is None else await store.dispatching.backlog(names, most=_MOST_WAITING)
+    return None if store is None else await store.dispatching.backlog(names, most=MOST_WAITING)
 
 
 async def list_statuses(app: TaskMQ, within: Duration) -> list[WorkerStatus]:

@@ -105,13 +105,20 @@ def test_the_page_of_a_queue_names_only_the_first_workers_and_tasks(browser: Bro
         found |= {
             "workers": [f"w{number}" for number in range(1500)],
             "tasks": [f"t{number}" for number in range(20)],
+            "by_tenant": [{"name": f"n{number}", "jobs": 2} for number in range(50)],
+            "tenants": 80,
+            "is_exact": False,
         }
         eyes.page.route(re.compile(r"/api/v1/queues/images"), lambda route: answer(route, found))
-        facts = eyes.open("queues/images").page.locator(".facts div")
+        facts = eyes.open("queues/images?tenant=acme").page.locator(".facts div")
 
         expect(facts.filter(has_text="Workers")).to_have_text(re.compile("^Workersw0, w1, .*, w19 and 1,480 more$"))
         expect(facts.filter(has_text="Tasks")).to_have_text(re.compile("^Taskst0, t1, .*, t19$"))
-        expect(facts.get_by_role("link", name="t7", exact=True)).to_have_attribute("href", "#/tasks/t7")
+        expect(facts.get_by_role("link", name="t7", exact=True)).to_have_attribute("href", "#/tasks/t7?tenant=acme")
+        tenants = re.compile(r"^Tenantsn0: 2\+, .*, n19: 2\+ and 60\+ more$")
+        expect(facts.filter(has_text="Tenants")).to_have_text(tenants)
+        jobs = "#/jobs?tenant=n7&filter=queue%3Aimages+status%3Aqueued"
+        expect(facts.get_by_role("link", name="n7", exact=True)).to_have_attribute("href", jobs)
 
 
 def test_a_crosshair_shows_all_values_of_its_time(eyes: Eyes) -> None:

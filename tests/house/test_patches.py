@@ -33,6 +33,8 @@ _PATCHED: Final[dict[str, set[str]]] = {
         "unit/scheduler/test_registrar.py: taskmq.scheduler.catalogue.registrar._MOST_FORMS",
         "unit/server/isolation.py: taskmq.workflow.runs.service._PATIENCE",
         "unit/server/test_foreign_ids.py: taskmq.workflow.runs.service._PATIENCE",
+        "unit/server/test_queues.py: queues.MOST_WAITING",
+        "unit/server/test_queues.py: queues._MOST_TENANTS",
         "unit/server/test_tenants.py: taskmq.workflow.runs.service._PATIENCE",
         "unit/server/test_workflows.py: taskmq.workflow.runs.service._PATIENCE",
         "unit/worker/run_logs/test_capture.py: history_of(app.sessions.store()).logs._search_lines",

@@ -15,7 +15,7 @@ from taskmq.errors import InvalidOption
 from taskmq.model.units import duration_text
 
 if TYPE_CHECKING:
-    from taskmq.api.queues import QueueGroup, QueueLine, QueuePauseView, QueueView
+    from taskmq.api.queues import BacklogPart, QueueGroup, QueueLine, QueuePauseView, QueueView
 
 app = Noun(name="queue", help="Manage queues: list, show, pause, resume, move, purge.")
 
@@ -77,8 +77,8 @@ def show(queue: str, /, *, within: str = "1s") -> None:
                 f"{one.workers}: {'keeps up' if one.empty_in is None else f'empty in {duration_text(one.empty_in)}'}"
                 for one in found.more_workers
             ),
-            "by_tenant": ", ".join(f"{one.name or '-'} {one.jobs}" for one in found.by_tenant),
-            "by_priority": ", ".join(f"{one.name}: {one.jobs}" for one in found.by_priority),
+            "by_tenant": _parts_text(found, found.by_tenant, found.tenants),
+            "by_priority": _parts_text(found, found.by_priority, len(found.by_priority)),
             "delayed": "held by the broker, which does not count them" if found.delayed is None else found.delayed,
             "dead": found.dead,
             "consumers": found.consumers,
@@ -170,6 +170,13 @@ def resume(*queues: str) -> None:
             note(f"queue {name} resumed" if was_paused else f"queue {name} was not paused")
 
     ask(run)
+
+
+def _parts_text(queue: "QueueView", parts: "Sequence[BacklogPart]", count: int) -> str:
+    """Return the jobs of each part, and how many of `count` parts are not listed."""
+    more = "" if queue.is_exact else "+"
+    listed = [f"{one.name or '-'}: {one.jobs}{more}" for one in parts]
+    return ", ".join(listed) + (f" and {count - len(parts)}{more} more" if count > len(parts) else "")
 
 
 def _describe_pause(pause: "QueuePauseView | None") -> str:

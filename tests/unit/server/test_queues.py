@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from taskmq.app_api import queues
 from taskmq.contracts.broker import Broker, Outgoing
 from taskmq.contracts.history import QueueDepth, history_of
 from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey, minute_of
@@ -80,7 +81,21 @@ def test_the_demand_of_a_queue_scales_workers_by_the_jobs_in_the_store(filled_si
     shown = filled_site("GET", "/queues/work?within=0.01", by="all-viewer").json()
     assert shown["by_tenant"] == [{"name": "acme", "jobs": 40}]
     assert shown["by_priority"] == [{"name": "8", "jobs": 36}, {"name": "1", "jobs": 4}]
+    assert (shown["tenants"], shown["is_exact"]) == (1, True)
     assert filled_site("GET", "/queues/nowhere/demand", by="all-viewer").json()["code"] == "queue_not_found"
+
+
+def test_a_queue_with_too_many_jobs_or_tenants_says_so(filled_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "MOST_WAITING", 2)
+    monkeypatch.setattr(queues, "_MOST_TENANTS", 1)
+    for number, tenant in enumerate(("acme", "other")):
+        filled_site.submit("all-admin", tenant, job_id=f"n{number}", schedule_time=None)
+
+    listed = filled_site("GET", "/queues?within=0.01", by="all-viewer").json()["queues"]
+    shown = filled_site("GET", "/queues/work?within=0.01", by="all-viewer").json()
+
+    assert [one["queue"] for one in listed if not one["is_exact"]] == ["work"]
+    assert (len(shown["by_tenant"]), shown["tenants"], shown["is_exact"]) == (1, 2, False)
 
 
 def test_a_queue_is_one_row_with_its_parts_and_its_letters_need_no_worker(filled_site: Site) -> None:

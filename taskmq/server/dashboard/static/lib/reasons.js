@@ -8,13 +8,12 @@ import { Icon } from "./icons.js";
 import { Section, When } from "./parts.js";
 import { to } from "./route.js";
 
-/** Labels of the kinds; a reason that keeps the job from its run has an icon. */
+/** Labels of the kinds. */
 const KINDS = /** @type {any} */ ({
   // An unknown kind must not find inherited properties.
   __proto__: null,
-  held: ["Hold", "held"], dependency: ["Dependencies", "waiting"], time: ["Time", "scheduled"], paused: ["Pause", "held"], scheduler: ["Scheduler", "failed"],
-  broker: ["Broker", "failed"], workers: ["Workers", "workers"], placement: ["Nodes", "nodes"], limit: ["Limit", "quotas"], cap: ["Pool share", "pools"],
-  quota: ["Quota"], pool: ["Pool share"], turn: ["Turn"], message: ["Message"], running: ["Run"], interruption: ["Interruption"], cancellation: ["Cancellation"], error: ["Last attempt"], unknown: ["Unknown"],
+  held: "Hold", dependency: "Dependencies", time: "Time", paused: "Pause", scheduler: "Scheduler", broker: "Broker", workers: "Workers", placement: "Nodes", limit: "Limit", cap: "Pool share",
+  quota: "Quota", pool: "Pool share", turn: "Turn", message: "Message", running: "Run", interruption: "Interruption", cancellation: "Cancellation", error: "Last attempt", unknown: "Unknown",
 });
 
 /** Labels of the checks, and icons of their states. */
@@ -46,7 +45,7 @@ export function Reasons({ id, runs }) {
   const line = (/** @type {Reason} */ one) => html`<span key=${one.text}>${one.text !== answer && one.text}<${Source} of=${one} /></span>`;
   return html`<${Section} title=${runs ? "What is this job doing?" : "Why is this job waiting?"}><p class="sentence">${answer}</p><ol class="gates">
     ${checks.map((/** @type {any} */ { name, state, text, kinds, since }) => html`<li key=${name} class=${`is-${state}`} aria-current=${state === "blocking" ? "step" : undefined}><${Icon} name=${SIGNS[state]} /><strong>${CHECKS[name]}<span class="sr">: ${state}</span></strong><div>${text}${data.items.filter((/** @type {Reason} */ one) => kinds.includes(one.kind)).map(line)}</div>${since && html`<${When} at=${since} />`}</li>`)}
-    ${data.items.filter((/** @type {Reason} */ one) => !isChecked(one) && one.text !== answer).map((/** @type {Reason} */ one) => html`<li key=${one.text}><${Icon} name="queued" /><strong>${KINDS[one.kind]?.[0] ?? one.kind}</strong><div>${line(one)}</div></li>`)}</ol><${Start} of=${data.start} help=${alternatives} /><//>`;
+    ${data.items.filter((/** @type {Reason} */ one) => !isChecked(one) && one.text !== answer).map((/** @type {Reason} */ one) => html`<li key=${one.text}><${Icon} name="queued" /><strong>${KINDS[one.kind] ?? one.kind}</strong><div>${line(one)}</div></li>`)}</ol><${Start} of=${data.start} help=${alternatives} /><//>`;
 }
 
 /** The position of a ready job, its expected start, and what would help. @param {{of: any, help: {text: string}[]}} props */
