@@ -1,5 +1,6 @@
 """Workflows are started, answered, redriven and cancelled in a real browser."""
 
+import copy
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -8,7 +9,10 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from taskmq import TaskMQ
-from tests.dashboard.kit import WIDE, Eyes, Served, serving, violations, watching, working
+from taskmq.model.identity import Permission
+from taskmq.server.examples import EXAMPLES
+from tests.dashboard.examples import Case, show_examples
+from tests.dashboard.kit import WIDE, Eyes, Served, answer, serving, violations, watching, working
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -144,6 +148,10 @@ def test_a_workflow_is_operated_and_its_versions_compared_on_its_page(eyes: Eyes
     page.get_by_role("link", name="Run of").first.click()
     expect(opens).to_have_attribute("href", f"#/runs/{older}")
 
+    eyes.open("workflows/prospects?run=older")
+    eyes.see("That run is not among the last 30.")
+    expect(opens).to_have_attribute("href", "#/runs/older")
+
     starts = page.get_by_role("group", name="Next starts of prospects")
     expect(starts.get_by_role("row")).to_have_count(1 + 4)
     eyes.click("Pause schedule")
@@ -154,7 +162,8 @@ def test_a_workflow_is_operated_and_its_versions_compared_on_its_page(eyes: Eyes
     eyes.click("Resume schedule")
     expect(starts).to_be_visible()
 
-    eyes.click("Backfill …")
+    eyes.click("Backfill schedule …")
+    expect(page.locator("dialog h2")).to_have_text("Backfill prospects")
     page.get_by_label("From", exact=True).fill("2026-11-20T00:00:00")
     page.get_by_label("To", exact=True).fill("2026-11-22T00:00:00")
     eyes.click("Preview")
@@ -212,6 +221,25 @@ def test_the_steps_of_the_last_runs_are_compared_by_keyboard(eyes: Eyes, site: S
         page.keyboard.press("Enter")
         expect(page.locator(".graph a[data-marked]")).to_have_attribute("data-step", "approve")
     assert f"runs/{second}?step=approve" in page.url
+
+
+@pytest.mark.nightly("tests/dashboard/test_run_journeys.py::test_a_run_is_started_answered_and_redriven")
+def test_the_last_runs_say_which_steps_they_contain_and_how_a_run_waits(browser: Browser, site: Served) -> None:
+    found = copy.deepcopy(EXAMPLES["listRuns"].answers[200])
+    (run,) = found["items"]
+    run |= {"state": "queued", "steps": 300, "cancelled": "it rains", "tenant": "acme"}
+    run |= {"scheduled_for": run["started"], "labels": {"schedule": "nightly"}}
+    caller = EXAMPLES["getCaller"].answers[200] | {"permissions": sorted(Permission)}
+    with show_examples(browser, site, Case("one")) as eyes:
+        eyes.page.route(re.compile(r"/api/v1/runs\?"), lambda route: answer(route, found))
+        eyes.page.route(re.compile("/auth/me"), lambda route: answer(route, caller))
+        page = eyes.open("workflows/nightly").page
+
+        eyes.see("Being cancelled: it rains")
+        eyes.see("Without success, of the first 100 steps:")
+        expect(page.get_by_text("of the first 100 steps", exact=True)).to_be_visible()
+        expect(page.locator(".last-runs dt", has_text="Queued for")).to_be_visible()
+        expect(page.locator(".last-runs").get_by_role("link", name="nightly")).to_be_visible()
 
 
 @pytest.mark.nightly("tests/dashboard/test_run_journeys.py::test_a_run_is_started_answered_and_redriven")
@@ -310,10 +338,13 @@ def test_an_earlier_version_of_a_workflow_becomes_the_current_one(eyes: Eyes, si
     page = eyes.open("workflows/calendars").page
 
     eyes.see(f"Version {second[:12]}, current")
+    page.get_by_role("link", name=f"Compare with {first}").click()
+    expect(page.get_by_label("Changes", exact=True)).to_be_visible()
     page.get_by_role("button", name="Activate").click()
     eyes.confirm("Activate")
 
     eyes.see(f"Version {first[:12]}, current")
+    expect(page.get_by_label("Content", exact=True)).to_be_visible()
     assert site.api.get("/workflows/calendars").json()["version"] == first
     assert violations(page) == []
 

@@ -133,6 +133,9 @@ export const send = (path, body = {}) => call("POST", path, { body });
  * @param {string} name */
 export const part = (name) => encodeURIComponent(name);
 
+/** Return the selected tenant, or the only one of the caller; "" if there is none. */
+export const ownTenant = () => session.tenant || (session.caller?.memberships.length === 1 ? session.caller.memberships[0].tenant.replace("*", "") : "");
+
 /** Whether the caller has a permission on any tenant, and the server is not read-only for it.
  * @param {string} permission */
 export function may(permission) {

@@ -1,6 +1,6 @@
 // @ts-check
 /** Users and tenants. */
-import { call, may, part, send, session } from "../lib/api.js";
+import { call, may, ownTenant, part, send, session } from "../lib/api.js";
 import { Sessions, Tokens } from "../lib/credentials.js";
 import { useData } from "../lib/data.js";
 import { html, useState } from "../lib/html.js";
@@ -132,7 +132,7 @@ function Members() {
   const loaded = useData("members", {}, []);
   const [open, show] = useState(false);
   const [name, setName] = useState("");
-  const own = session.tenant || (session.caller?.memberships.length === 1 ? session.caller.memberships[0].tenant.replace("*", "") : "");
+  const own = ownTenant();
   const give = async (/** @type {RoleText} */ role) => { await call("PUT", `members/${part(name)}`, { query: { tenant: role.tenant }, body: bodyOf(role) }); loaded.reload(); };
   const take = async (/** @type {any} */ one) => { await call("DELETE", `members/${part(one.user)}`, { query: { tenant: one.tenant } }); loaded.reload(); };
   const actions = may("members.change") && html`<button type="button" onClick=${() => show(true)}>Give a role in a tenant</button>`;

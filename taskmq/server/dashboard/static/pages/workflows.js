@@ -6,7 +6,7 @@ import { compare } from "../lib/diff.js";
 import { useMoreFields, ValueForm } from "../lib/fields.js";
 import { ago, instant, pretty, quote, validZone } from "../lib/format.js";
 import { ChosenRun, Grid, SlowestSteps, withSignal } from "../lib/grid.js";
-import { html, useState } from "../lib/html.js";
+import { html, useEffect, useState } from "../lib/html.js";
 import { Code, Confirm, Dialog, Empty, Hash, Head, Loading, notify, Pager, Section, Table, When } from "../lib/parts.js";
 import { go, to } from "../lib/route.js";
 import { RunTable } from "../lib/run_table.js";
@@ -35,10 +35,11 @@ function StartRun({ name, found, close }) {
 /** The next starts of a schedule of the workflow.
  * @param {{schedule: any, reload: () => void, hasChanges: boolean}} props */
 function NextStarts({ schedule, reload, hasChanges }) {
-  const { name, rule, tz, paused, note, refused } = schedule;
+  const { name, rule, tz, paused, note, refused, next } = schedule;
   const now = useNow(5000);
   const zone = validZone(tz);
-  const loaded = useData(paused ? null : `schedules/${part(name)}/next`, { count: STARTS });
+  const loaded = useData(paused ? null : `schedules/${part(name)}/next`, { count: STARTS }, []);
+  useEffect(() => { if (!loaded.isLoading) loaded.reload(); }, [next]);
   return html`<${Section} title="Next starts" actions=${hasChanges && html`<div class="actions"><${ScheduleChanges} schedule=${schedule} reload=${reload} noun=${html`<span class="sr"> ${name}</span>`} /></div>`}>
     <p><a href=${to(["schedules", name])}>${name}</a> ${rule}</p>
     ${refused && html`<p class="reason">The schedule cannot fire and tries again: ${refused}</p>`}
@@ -52,10 +53,11 @@ const linesOf = (content) => pretty(content).replace(/,$/gm, "");
 /** The content of a version, or its differences from another one.
  * @param {{found: any, other: string, back: string}} props back: the address without the differences */
 function Content({ found, other, back }) {
-  const loaded = useData(other ? `workflows/${part(found.name)}` : null, { version: other }, []);
-  if (!other) return html`<${Section} title="Content"><${Code} label="Content" text=${pretty(found.content)} /><//>`;
+  const differs = other && other !== found.version;
+  const loaded = useData(differs ? `workflows/${part(found.name)}` : null, { version: other }, []);
+  if (!differs) return html`<${Section} title="Content"><${Code} label="Content" text=${pretty(found.content)} /><//>`;
   return html`<${Section} title=${html`Changes from <${Hash} of=${other} /> to <${Hash} of=${found.version} />`} actions=${html`<a href=${back}>Content</a>`}>
-    <${Loading} loaded=${loaded}>${(/** @type {any} */ before) => html`<pre tabIndex="0" role="group" aria-label="Changes"><code>${compare(linesOf(before.content), linesOf(found.content)).map(([mark, line], at) => html`<span key=${at} class=${mark === "+" ? "c-good" : mark === "-" ? "c-bad" : undefined}>${`${mark} ${line}\n`}</span>`)}</code></pre>`}<//><//>`;
+    <${Loading} loaded=${loaded}>${(/** @type {any} */ before) => { const lines = compare(linesOf(before.content), linesOf(found.content)); return lines.length ? html`<pre tabIndex="0" role="group" aria-label="Changes"><code>${lines.map(([mark, line], at) => html`<span key=${at} class=${mark === "+" ? "c-good" : mark === "-" ? "c-bad" : undefined}>${`${mark} ${line}\n`}</span>`)}</code></pre>` : html`<p class="dim">No changes</p>`; }}<//><//>`;
 }
 
 /** @param {{name: string, found: any, versions: any, query: Record<string, string>, reload: () => void}} props */
@@ -63,9 +65,9 @@ function Details({ name, found, versions, query, reload }) {
   const [open, show] = useState("");
   const filter = `workflow:${quote(name)}`;
   const listed = useData(may("workflows.read") ? "runs" : null, { filter, limit: RUNS, expand: "steps" }, ["job"], 5000);
-  const planned = useData(may("schedules.read") ? "schedules" : null, { prefix: found.name, limit: 50 }, ["job"], 5000);
+  const planned = useData(may("schedules.read") ? "schedules" : null, { prefix: found.name, limit: 50 }, ["job"], 30_000);
   const runs = (listed.data?.items ?? []).map((/** @type {any} */ run) => ({ ...run, marks: (run.marks ?? []).map(withSignal) }));
-  const chosen = runs.find((/** @type {any} */ run) => run.run_id === query.run) ?? runs[0];
+  const chosen = query.run ? runs.find((/** @type {any} */ run) => run.run_id === query.run) : runs[0];
   const schedules = (planned.data?.items ?? []).filter((/** @type {any} */ one) => one.task === null && one.starts === `workflow ${found.name}`);
   const single = schedules.length === 1 ? schedules[0] : null;
   const activate = async () => { await send(`workflows/${part(name)}/activate`, { version: open }); notify("Activated."); reload(); };
@@ -77,13 +79,13 @@ function Details({ name, found, versions, query, reload }) {
       ${single && html`<span>${single.rule}${single.paused ? ", paused" : single.next && html`, next <${When} at=${single.next} />`}</span>`}`}>
       ${may("jobs.submit") && html`<button type="button" class="primary" onClick=${() => show("start")}>Start a run …</button>`}
       ${single && canChange && html`<${ScheduleChanges} schedule=${single} reload=${planned.reload} noun=" schedule" />`}<//>
-    ${may("workflows.read") && html`<${Loading} loaded=${listed}>${() => chosen
-      ? html`<div class="last-runs"><${Grid} runs=${runs} chosen=${chosen} choose=${(/** @type {string} */ run) => here({ run })} /><${ChosenRun} run=${chosen} /></div>
+    ${may("workflows.read") && html`<${Loading} loaded=${listed}>${() => runs.length
+      ? html`<div class="last-runs"><${Grid} runs=${runs} chosen=${chosen} choose=${(/** @type {string} */ run) => here({ run })} />${chosen ? html`<${ChosenRun} run=${chosen} />` : html`<p>That run is not among the last ${RUNS}. <a href=${to(["runs", query.run])}>Open the run</a></p>`}</div>
         <${Section} title="Runs" actions=${html`<a href=${to("runs", { filter })}>All runs</a>`}><${RunTable} runs=${runs.slice(0, LISTED)} isOfOne /><//>`
       : html`<${Section} title="Last runs"><p class="dim">No runs yet.</p><//>`}<//>`}
-    <div class="two">${chosen && html`<${SlowestSteps} runs=${runs} />`}
+    <div class="two">${runs.length > 0 && html`<${SlowestSteps} runs=${runs} />`}
     <${Loading} loaded=${planned}>${() => schedules.slice(0, SCHEDULES).map((/** @type {any} */ one) => html`<${NextStarts} key=${one.name} schedule=${one} reload=${planned.reload} hasChanges=${!single && canChange} />`)}<//>
-    ${schedules.length > SCHEDULES && html`<p><a href=${to("schedules", { prefix: found.name })}>All schedules of the workflow</a></p>`}
+    ${schedules.length > SCHEDULES && html`<p><a href=${to("schedules", { prefix: found.name })}>Schedules that begin with ${found.name}</a></p>`}
     <${Section} title="Versions"><${Table} label="Versions" columns=${["Version", "Stored", "State", ""]}>${versions.items.map((/** @type {any} */ one) => html`<tr key=${one.version} data-row aria-current=${one.version === found.version ? "true" : undefined}>
       <td><a href=${here({ version: one.version, from: "" })}><${Hash} of=${one.version} /></a></td><td><${When} at=${one.at} /></td><td>${one.is_current ? "current" : ""}</td>
       <td><div class="actions">${one.version !== found.version && html`<a href=${here({ from: one.version })}>Compare<span class="sr"> with ${one.version}</span></a>`}${canActivate && !one.is_current && html`<button type="button" onClick=${() => show(one.version)}>Activate<span class="sr"> ${one.version}</span> …</button>`}</div></td></tr>`)}<//><//>
