@@ -121,13 +121,13 @@ async def explain_job(
 
 
 async def _explain_hold(store: JobStore, record: JobRecord) -> WaitReason:
-    """Say who holds the job, and since when if an operator does."""
+    """Say who holds the job, and since when if an operator does and its events are still kept."""
     if record.suspension:
         return WaitReason(kind="held", text=f"it is held, because {record.suspension}")
-    since = next(
-        (each.at for each in reversed(await store.events(record.id)) if each.kind == "hold"), record.submitted
-    )
-    return WaitReason(kind="held", text="it is held by an operator", since=to_datetime(since))
+    # A job that nothing has changed was submitted as a held one.
+    first = record.submitted if record.version == 1 else None
+    since = next((each.at for each in reversed(await store.events(record.id)) if each.kind == "hold"), first)
+    return WaitReason(kind="held", text="it is held by an operator", since=_instant(since))
 
 
 def _passed_at(record: JobRecord) -> dict[CheckName, datetime | None]:
@@ -168,7 +168,7 @@ async def _explain_ready(
     reasons.append(WaitReason(kind="turn", text=text, subject=record.queue, since=to_datetime(record.due)))
     reasons += await _explain_interruption(store, record, reader)
     reasons += await _explain_limit(store, record)
-    reasons += await _explain_quotas(store, record, now)
+    reasons += await _explain_quotas(store, record, now, reader)
     reasons += await _explain_turn(store, record, now)
     return reasons + unknown, at_broker
 
@@ -241,25 +241,29 @@ async def _explain_placement(store: JobStore, record: JobRecord) -> list[WaitRea
     return reasons
 
 
-async def _explain_quotas(store: JobStore, record: JobRecord, now: int) -> list[WaitReason]:
+async def _explain_quotas(store: JobStore, record: JobRecord, now: int, reader: str | None) -> list[WaitReason]:
     """Name the quotas that have no room for it, with the next free instant of an exhausted rate."""
     owner = "" if record.detail is None else record.detail.owner
-    quotas = [each for each in (await store.quotas()).of(record.tenant, owner) if each.holds_back]
+    stored = await store.quotas()
+    quotas = [each for each in stored.of(record.tenant, owner) if each.holds_back]
+    names = [each.name for each in stored.stored_for(record.tenant, owner) if each.holds_back]
     usage = await store.quota_usage([run_name(each.tenant, each.user) for each in quotas])
     is_counted = any(each.running is not None for each in quotas)
     in_flight = await store.dispatching.count_in_flight(record.tenant) if is_counted else {}
     reasons: list[WaitReason] = []
-    for quota in quotas:
+    for quota, name in zip(quotas, names, strict=True):
+        # Operators learn which quota to raise; a tenant knows only its own name.
+        subject = name if reader is None else quota.name
         count = sum(in_flight.values()) if quota.user is None else in_flight.get(quota.user, 0)
         if quota.running is not None and count >= quota.running:
             jobs = count_text(quota.running, "job")
             text = f"quota {quota.name!r} allows {jobs} in flight at a time, over all queues, and has no room for it"
-            reasons.append(WaitReason(kind="quota", text=text, subject=quota.name))
+            reasons.append(WaitReason(kind="quota", text=text, subject=subject))
         used = usage.get(run_name(quota.tenant, quota.user))
         if quota.on_limit == "wait" and used is not None and (free := free_from(quota, used)) > now:
             jobs = count_text(quota.rate or 0, "job")
             text = f"quota {quota.name!r} allows {jobs} per second: the next one at {_format(round(free))}"
-            reasons.append(WaitReason(kind="quota", text=text, subject=quota.name))
+            reasons.append(WaitReason(kind="quota", text=text, subject=subject))
     return reasons
 
 

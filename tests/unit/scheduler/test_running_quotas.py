@@ -46,6 +46,19 @@ async def test_jobs_beyond_the_quota_wait_and_start_when_others_end_in_any_queue
     assert most == 2
 
 
+@run_by(play_one)
+async def test_only_an_operator_learns_that_a_general_quota_holds_a_job_back(stage: Stage, /) -> None:
+    await _limit(stage, Quota(tenant="*", running=0))
+    (job,) = await stage.submit(tenant="acme")
+
+    operator = await explain_job(stage.session, stage.store, stage.job(job))
+    tenant = await explain_job(stage.session, stage.store, stage.job(job), reader="acme")
+
+    assert [each.text for each in operator.alternatives if each.kind == "quota"] == ["raise quota '*'"]
+    assert [each.subject for each in tenant.items if each.kind == "quota"] == ["acme"]
+    assert "quota" not in {each.kind for each in tenant.alternatives}
+
+
 @run_by(play_one, queues=(WorkQueue("train", placed=True),))
 async def test_placed_jobs_wait_for_their_quota_and_leave_the_nodes_to_others_meanwhile(stage: Stage, /) -> None:
     await _limit(stage, Quota(tenant="acme", running=2))

@@ -91,6 +91,17 @@ async def test_a_reason_has_a_kind_and_names_its_subject(shop: Shop, /) -> None:
 
 
 @run_by(in_shop)
+async def test_a_hold_whose_event_is_not_kept_has_no_known_begin(shop: Shop, /) -> None:
+    job: Job[Any] = await shop.jobs.asubmit("double", 1, delay="1h")
+    await shop.jobs.ahold(job.id)
+    shop.stage.database.ask("DELETE FROM event")
+
+    found: Explanation = await TenantJobs(shop.app, None, by="ann").explain(job.id)
+
+    assert [each.since for each in found.items if each.kind == "held"] == [None]
+
+
+@run_by(in_shop)
 async def test_a_job_that_waits_for_its_time_knows_that_its_queue_is_paused(shop: Shop, /) -> None:
     await until(lambda: shop.stage.holds_all(shop.process))
     later: Job[Any] = await shop.jobs.asubmit("double", 1, delay="1h")

@@ -153,17 +153,24 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def of(self, tenant: str, user: str = "") -> list[Quota]:
         """Return the quotas of a job of this tenant and owner, each with the tenant and user that it counts for."""
+        return [
+            msgspec.structs.replace(each, tenant=tenant, user=None if each.user is None else user)
+            for each in self.stored_for(tenant, user)
+        ]
+
+    def stored_for(self, tenant: str, user: str = "") -> list[Quota]:
+        """Return the quotas of a job of this tenant and owner as they are stored, in the order of `of`."""
         if not self.quotas:
             return []
         found: list[Quota] = []
         # Jobs without a tenant are subject only to a quota that names the tenant "".
         tenants = [tenant, EVERYBODY] if tenant else [tenant]
         if (own := self._first((each, None) for each in tenants)) is not None:
-            found.append(msgspec.structs.replace(own, tenant=tenant))
+            found.append(own)
         if user:
             names = ((each, name) for each in tenants for name in (user, EVERYBODY))
             if (own := self._first(names)) is not None:
-                found.append(msgspec.structs.replace(own, tenant=tenant, user=user))
+                found.append(own)
         return found
 
     def _first(self, names: Iterable[tuple[str, str | None]]) -> Quota | None:

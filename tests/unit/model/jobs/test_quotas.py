@@ -98,6 +98,7 @@ def test_an_individual_quota_overrides_the_general_one() -> None:
     assert find_quotas("other", "ann") == [("other", None, 2), ("other", "ann", 5)]
     assert find_quotas("other", "") == [("other", None, 2)]
     assert find_quotas("", "ann") == []
+    assert [each.name for each in quotas.stored_for("other", "ann")] == ["*", "*/*"]
     assert Quotas().of("acme", "ann") == []
 
 
