@@ -246,6 +246,24 @@ def test_the_marks_of_a_scale_are_round_and_cover_all_values(eyes: Eyes) -> None
     assert times == list(range(0, 25, 3))
 
 
+_TIMELINE = """async path => {
+    const { Timeline } = await import(path);
+    const { html, render } = await import(path.replace("timeline", "html"));
+    const part = { kind: "run", from: new Date(2027, 0, 29, 3).getTime(), to: new Date(2027, 0, 31, 3).getTime() };
+    render(html`<${Timeline} now=${0} rows=${[{ name: "a", words: "a", parts: [part] }]} />`, document.body);
+}"""
+
+
+def test_the_marks_of_a_timeline_longer_than_a_day_are_days_and_times(eyes: Eyes) -> None:
+    page = eyes.open().page
+    path = page.evaluate("() => document.querySelector('link[href*=\"scale.js\"]').href")
+
+    page.evaluate(_TIMELINE, path.replace("scale", "timeline"))
+
+    marks = ["12:00", "18:00", "30 Jan", "06:00", "12:00", "18:00"]
+    expect(page.locator(".axis text")).to_have_text(["29 Jan", *marks, "31 Jan"])
+
+
 def test_a_countdown_follows_the_clock(eyes: Eyes) -> None:
     page = eyes.page
     page.clock.install()

@@ -4,10 +4,9 @@ import { read } from "./api.js";
 import { useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { noteRead, onEvents } from "./live.js";
 
-const BUSY = 250;
-
 /**
- * @typedef {{data: any, error: Error | null, isLoading: boolean, at: number, path: string, query: Record<string, unknown>, reload: () => void}} Loaded
+ * @typedef {{data: any, error: Error | null, isLoading: boolean, at: number, path: string, query: Record<string, unknown>, reload: () => void, refresh: () => void}} Loaded
+ * `reload` stops the request in flight; `refresh` waits for its end, so that it may take longer than the time between two calls.
  */
 
 /** Load data, and reload it after events of these kinds. Data stays while it reloads; with `error` it is outdated.
@@ -21,9 +20,13 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
   const [found, set] = useState({ subject: "", data: null, error: /** @type {Error | null} */ (null), at: 0 });
   const [turn, again] = useState(0);
   const busy = useRef(false);
+  const isDue = useRef(false);
   const begun = useRef(0);
   // Show the user's own changes at once.
   const isFresh = useRef(false);
+  const readAgain = () => again((/** @type {number} */ n) => n + 1);
+  // What has changed during a request may be missing in its response.
+  const refresh = () => { if (busy.current) isDue.current = true; else readAgain(); };
   const key = path === null ? "" : `${path}?${JSON.stringify(query)}`;
   // Data of a period stays while its later end loads.
   const subject = key && `${path}?${JSON.stringify({ ...query, since: "" })}`;
@@ -32,6 +35,7 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
     if (path === null) return undefined;
     const stopped = new AbortController();
     busy.current = true;
+    isDue.current = false;
     begun.current = Date.now();
     const asked = isFresh.current && query.max_age ? { ...query, max_age: 0 } : query;
     isFresh.current = false;
@@ -42,7 +46,11 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
         noteRead(error.status > 0 && error.status < 500);
         set((/** @type {any} */ before) => ({ ...(before.subject === subject ? before : { subject, data: null, at: 0 }), error }));
       },
-    ).finally(() => { if (!stopped.signal.aborted) busy.current = false; });
+    ).finally(() => {
+      if (stopped.signal.aborted) return;
+      busy.current = false;
+      if (isDue.current) readAgain();
+    });
     return () => stopped.abort();
   }, [key, turn]);
   const age = 1000 * Number(query.max_age ?? 0);
@@ -50,15 +58,12 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
   useLayoutEffect(() => {
     let timer = 0;
     let later = 0;
-    const readAgain = () => again((/** @type {number} */ n) => n + 1);
     const more = () => {
-      // Events during a request may be missing in its response.
-      timer = busy.current ? window.setTimeout(more, BUSY) : 0;
-      if (busy.current) return;
-      readAgain();
+      timer = 0;
+      refresh();
       // They may also be missing in a cached response that others share.
       clearTimeout(later);
-      later = age ? window.setTimeout(() => { if (!document.hidden) readAgain(); }, age) : 0;
+      later = age ? window.setTimeout(() => { if (!document.hidden) refresh(); }, age) : 0;
     };
     const stop = onEvents(kinds, () => {
       timer ||= window.setTimeout(more, Math.max(0, begun.current + least - Date.now()));
@@ -74,7 +79,8 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
     at: isOurs ? found.at : 0,
     path: path ?? "",
     query: withoutAge,
-    reload: () => { isFresh.current = true; again((/** @type {number} */ n) => n + 1); },
+    reload: () => { isFresh.current = true; readAgain(); },
+    refresh,
   };
 }
 

@@ -27,6 +27,13 @@ export function dayAndClock(time) {
   return [text.slice(0, text.lastIndexOf(",") - 5), text.slice(-8)];
 }
 
+/** Label a time on an axis: the day at midnight, otherwise the time of day.
+ * @param {number} time */
+export function timeLabel(time) {
+  const [day, clock] = dayAndClock(time);
+  return clock.startsWith("00:00") ? day : clock.slice(0, 5);
+}
+
 /** Return the zone if this browser knows it, otherwise UTC.
  * @param {string} zone */
 export function validZone(zone) {

@@ -1,6 +1,6 @@
 // @ts-check
 /** Draws time series as lines with distinct dashes, as stacked areas, as heat strips, or as a table. */
-import { dayAndClock, instant } from "./format.js";
+import { instant, timeLabel } from "./format.js";
 import { HeatKey, Strips } from "./heat.js";
 import { html, useMemo, useSize, useState } from "./html.js";
 import { Table } from "./parts.js";
@@ -14,13 +14,6 @@ const DASHES = ["", "6 3", "2 3", "10 3 2 3"];
 const FLAG_SPACE = 46;
 const EDGE = { left: 52, right: 12, top: 16, bottom: 20 };
 const TIME_SPACE = 80;
-
-/** Label a time on the axis: the day at midnight, otherwise the time of day.
- * @param {number} time */
-function timeLabel(time) {
-  const [day, clock] = dayAndClock(time);
-  return clock.startsWith("00:00") ? day : clock.slice(0, 5);
-}
 
 /** Build the rows of a plot: milliseconds since the epoch, then the values of each line; null is a gap.
  * @param {Line[]} lines @returns {(number | null)[][]} */

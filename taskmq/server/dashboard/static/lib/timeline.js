@@ -1,13 +1,13 @@
 // @ts-check
 /** Draws the waits, back-offs and runs of a job, or of the steps of a run, as bars over time. */
-import { dayAndClock, instant, span } from "./format.js";
+import { dayAndClock, instant, span, timeLabel } from "./format.js";
 import { html, useSize } from "./html.js";
 import { timeMarks } from "./scale.js";
 
 /** @typedef {{kind: "off" | "wait" | "run" | "bad", from: number, to: number}} Part */
 /** @typedef {{name: string, words: string, parts: Part[], seconds?: number, step?: string, href?: string, note?: string}} Row note: why a step has no bar */
 
-const OVER = new Set(["succeeded", "failed", "cancelled", "expired", "skipped", "upstream_failed"]);
+export const ENDED = new Set(["succeeded", "failed", "cancelled", "expired", "skipped", "upstream_failed"]);
 // A wait of more than ten times the rest is cut to one and a half times.
 const LONG = 10;
 const CUT = 1.5;
@@ -33,7 +33,7 @@ export function rowsOf(job, attempts, history, now) {
     return { name: one.name, seconds: (one.to - one.from) / 1000, words: `${one.name}: waited ${span((one.from - waited) / 1000)}, ran ${span((one.to - one.from) / 1000)}`,
       parts: [{ kind: "off", from: waited, to: until }, { kind: "wait", from: until, to: one.from }, { kind: one.isBad ? "bad" : "run", from: one.from, to: one.to }] };
   });
-  if (!OVER.has(job.state) && job.state !== "running" && now > before) {
+  if (!ENDED.has(job.state) && job.state !== "running" && now > before) {
     const until = Math.max(before, Math.min(now, due || before));
     rows.push({ name: "Waiting", seconds: (now - before) / 1000, words: `Waiting: for ${span((now - before) / 1000)}`, parts: [{ kind: "off", from: before, to: until }, { kind: "wait", from: until, to: now }] });
   }
@@ -41,12 +41,12 @@ export function rowsOf(job, attempts, history, now) {
 }
 
 /** Return the rows of the steps of a run, or of children of a step; one that has not started says what it waits for.
- * @param {any[]} items of the API's timeline, with the steps before them as `needs` @param {number} now @returns {Row[]} */
+ * @param {any[]} items of the API's timeline, with the steps that they wait for as `needs`, and their `quota` @param {number} now @returns {Row[]} */
 export function rowsOfSteps(items, now) {
   return items.map((one) => {
     const name = one.child === null ? one.step : `${one.step} [${one.child}]`;
     const state = one.state.replace("_", " ");
-    if (!one.started) return { name, step: one.step, href: one.href, words: "", parts: [], note: one.state === "waiting" && one.needs?.length ? `after ${one.needs.join(", ")}` : state };
+    if (!one.started) return { name, step: one.step, href: one.href, words: "", parts: [], note: one.state === "waiting" && one.needs?.length ? `after ${one.needs.join(", ")}` : one.quota || state };
     const [ready, from, to] = [Date.parse(one.ready ?? one.started), Date.parse(one.started), Math.max(Date.parse(one.started), Date.parse(one.ended ?? "") || now)];
     /** @type {Part[]} */
     let parts = one.jobs.flatMap((/** @type {any} */ job) => rowsOf(job, job.attempts, job.interruptions, now).flatMap((row) => row.parts));
@@ -63,7 +63,7 @@ export function rowsOfSteps(items, now) {
 /** @param {number} time milliseconds */
 const exactly = (time) => instant(new Date(time).toISOString());
 
-/** Label a time as exactly as the length of its axis needs.
+/** Label a time as exactly as the length of its axis needs. On a long axis, that is the label of an end.
  * @param {number} time @param {number} length milliseconds */
 function labelOf(time, length) {
   const [day, clock] = dayAndClock(time);
@@ -78,7 +78,7 @@ function Axis({ start, end, now, cut, place }) {
   const marks = (cut ?? timeMarks(start, end, width / TIME_SPACE, SECOND)).filter(hasRoom);
   const last = end === now ? "now" : end - start < 10 * SECOND ? `+${span((end - start) / 1000)}` : labelOf(end, end - start);
   return html`<div class="axis"><span></span><div ref=${at}><svg class="track" role="img" aria-label=${`From ${exactly(start)} to ${end === now ? "now" : exactly(end)}`}>
-    <text y="12">${labelOf(start, end - start)}</text>${marks.map((one) => html`<text key=${one} x=${`${place(one)}%`} y="12" text-anchor="middle">${labelOf(one, end - start)}</text>`)}<text x="100%" y="12" text-anchor="end">${last}</text></svg></div></div>`;
+    <text y="12">${labelOf(start, end - start)}</text>${marks.map((one) => html`<text key=${one} x=${`${place(one)}%`} y="12" text-anchor="middle">${end - start < DAY ? labelOf(one, end - start) : timeLabel(one)}</text>`)}<text x="100%" y="12" text-anchor="end">${last}</text></svg></div></div>`;
 }
 
 /** @param {{rows: Row[], now: number}} props now: the end of bars that have not ended */

@@ -56,7 +56,7 @@ export default function Alerts() {
   const reload = () => { alerts.reload(); rules.reload(); silences.reload(); notices.reload(); };
   const mayChange = may("alerts.change");
   // No event is sent when rules are evaluated.
-  useEvery(EVERY, () => { alerts.reload(); notices.reload(); });
+  useEvery(EVERY, () => { alerts.refresh(); notices.refresh(); });
   return html`<${Head} of=${alerts} title="Alerts" sub=${alerts.data ? `${alerts.data.firing} firing, ${alerts.data.pending} pending` : ""}>${mayChange && html`<button type="button" onClick=${() => show({ what: "rule", of: null })}>Add a rule</button>`}<//>
     <${Loading} loaded=${alerts}>${(/** @type {any} */ { items }) => items.length
       ? html`<${Table} label="Alerts" columns=${["State", "Rule", "Subject", "Severity", ["Value", "number"], "Since", "Last notice", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.rule} ${one.subject}`} data-row><td><${State} state=${one.state} kind=${KINDS[one.state]} />${one.is_silenced && html` <span class="badge">silenced</span>`}</td><td>${one.rule}</td><td>${one.subject || "all"}</td><td>${one.severity}</td>

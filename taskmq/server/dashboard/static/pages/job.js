@@ -9,9 +9,8 @@ import { LEVELS, Lines } from "../lib/log.js";
 import { Action, Code, Confirm, Empty, Facts, Field, Head, TaskProgress, notify, Section, Select, Loading, State, Table, TextField, When } from "../lib/parts.js";
 import { Reasons } from "../lib/reasons.js";
 import { change, go, to } from "../lib/route.js";
-import { rowsOf, Timeline } from "../lib/timeline.js";
+import { ENDED, rowsOf, Timeline } from "../lib/timeline.js";
 
-const ENDED = new Set(["succeeded", "failed", "cancelled", "expired", "skipped", "upstream_failed"]);
 
 /** Return what an attempt's run used, as far as it is known.
  * @param {any} attempt */
@@ -178,10 +177,10 @@ function Details({ job, loaded, level, from }) {
   const { reload } = loaded;
   const attempts = useData(`jobs/${part(job.id)}/attempts`);
   const history = useData(`jobs/${part(job.id)}/history`);
-  useEffect(() => { attempts.reload(); history.reload(); }, [job.version]);
+  useEffect(() => { attempts.refresh(); history.refresh(); }, [job.version]);
   const now = Date.now();
   // Progress reports are not events.
-  useEvery(job.progress && !ENDED.has(job.state) ? 3000 : 0, reload);
+  useEvery(job.progress && !ENDED.has(job.state) ? 3000 : 0, loaded.refresh);
   return html`<${Head} of=${loaded} title=${job.task} id=${job.job_id} sub=${html`<${State} state=${job.state} /><span>Attempt ${job.attempt}</span><span>Submitted <${When} at=${job.submitted_at} /></span><a href=${to(["queues", job.queue])}>${job.queue}</a>${job.tenant && html`<span>${job.tenant}</span>`}`}><${Actions} job=${job} reload=${reload} /><//>
     ${!ENDED.has(job.state) && html`<${Refused} job=${job} />`}
     ${!ENDED.has(job.state) && html`<${Reasons} id=${job.id} runs=${job.state === "running"} />`}

@@ -11,7 +11,8 @@ import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { LEVELS } from "../lib/log.js";
 import { Code, Confirm, Dialog, Empty, Facts, Hash, Head, Id, Loading, markOf, notify, Section, Segments, Select, State, Table, When } from "../lib/parts.js";
 import { go, to } from "../lib/route.js";
-import { rowsOfSteps, Timeline } from "../lib/timeline.js";
+import { RunState } from "../lib/run_table.js";
+import { ENDED, rowsOfSteps, Timeline } from "../lib/timeline.js";
 
 // Larger graphs are unreadable.
 const MOST_BOXES = 300;
@@ -42,9 +43,10 @@ function Times({ id, step = "", turn }) {
   const [cursor, move] = useState("");
   const loaded = useData(`runs/${part(id)}/timeline`, { step, limit: 50, cursor });
   const seen = useRef(turn);
-  useEffect(() => { if (seen.current !== turn) { seen.current = turn; loaded.reload(); } }, [turn]);
+  useEffect(() => { if (seen.current !== turn) { seen.current = turn; loaded.refresh(); } }, [turn]);
   const now = Date.now();
-  const ofStep = (/** @type {string} */ name) => ({ href: to(["runs", id], { step: name }), needs: turn.find((one) => one.step === name)?.needs });
+  const named = new Map(turn.map((one) => [one.step, one]));
+  const ofStep = (/** @type {string} */ name) => ({ href: to(["runs", id], { step: name }), quota: named.get(name)?.quota, needs: named.get(name)?.needs.filter((/** @type {string} */ each) => !ENDED.has(named.get(each)?.state)) });
   return html`<${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`<${Timeline} now=${now} rows=${rowsOfSteps(items.map((/** @type {any} */ one) => ({ ...one, ...(step ? {} : ofStep(one.step)) })), now)} />
     ${(cursor || next) && html`<div class="bar">${cursor && html`<button type="button" onClick=${() => move("")}>First page</button>`}${next && html`<button type="button" onClick=${() => move(next)}>Next page</button>`}</div>`}`}<//>`;
 }
@@ -139,7 +141,7 @@ function Details({ run, steps, params, chosen, reload }) {
   const parts = PARTS.map(([state, color]) => /** @type {[string, number, string]} */ ([state.replace("_", " "), steps.filter((step) => step.state === state).length, color])).filter(([, many]) => many);
   const place = useMarks(chosen);
   const open = steps.filter((step) => step.kind === "wait" && step.state === "running");
-  return html`<${Head} of=${{ path, query: {} }} title=${run.workflow || "Run"} id=${run.run_id} sub=${html`<${State} state=${run.held !== null && run.state === "running" ? "held" : run.state} /><span>Started <${When} at=${run.started} /></span><span>Ran ${span(ran(run))}</span>${run.tenant && html`<span>${run.tenant}</span>`}`}>
+  return html`<${Head} of=${{ path, query: {} }} title=${run.workflow || "Run"} id=${run.run_id} sub=${html`<${RunState} run=${run} /><span>Started <${When} at=${run.started} /></span><span>Ran ${span(ran(run))}</span>${run.tenant && html`<span>${run.tenant}</span>`}`}>
       ${canOperate && isOver && run.state !== "succeeded" && html`<button type="button" class="primary" data-key="r" onClick=${() => redrive("")}>Redrive …</button>`}
       ${may("jobs.submit") && html`<button type="button" onClick=${() => setCloning(true)}>Clone …</button>`}
       ${canOperate && steps.some((step) => step.is_open && step.state === "running") && html`<button type="button" onClick=${close}>Close batch …</button>`}
@@ -177,7 +179,7 @@ export default function Run({ rest, query: { step: chosen = "" } }) {
   const graph = useData(`runs/${part(id)}/graph`);
   const reload = () => { run.reload(); graph.reload(); };
   const isOpen = run.data?.ended === null;
-  useEvery(isOpen ? EVERY : 0, reload);
+  useEvery(isOpen ? EVERY : 0, () => { run.refresh(); graph.refresh(); });
   if (run.error instanceof ApiError && run.error.status === 404) {
     return html`<${Head} title=${id} /><${Empty} title="Run not found"><p>It was never started, its retention has expired, or it belongs to another tenant.</p><p><a href=${to("runs")}>All runs</a></p><//>`;
   }
