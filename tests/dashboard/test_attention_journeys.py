@@ -187,6 +187,13 @@ def test_the_pages_are_in_a_drawer_below_a_thousand_pixels(browser: Browser, sit
         expect(pages).to_be_hidden()
         expect(button).to_be_focused()
         button.press("Enter")
+        pages.get_by_role("link", name="Queues").click()
+        expect(pages).to_be_hidden()
+        button.press("Enter")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Shift+Tab")
+        expect(pages).to_be_hidden()
+        button.press("Enter")
         pages.get_by_role("link", name="Workers").click()
 
         expect(page.locator("h1").first).to_have_text("Workers")

@@ -101,8 +101,12 @@ function Views({ save }) {
   return html`<section class="views" aria-label="Saved views"><${ViewLinks} of=${others} /><button type="button" class="plain" onClick=${save}>Save this view</button></section>`;
 }
 
+const closeDrawer = () => { document.getElementById("nav")?.togglePopover?.(false); };
+/** @param {any} event */
+const onLeave = ({ relatedTarget: next, currentTarget: drawer }) => { if (next && !drawer.contains(next)) closeDrawer(); };
+
 function Frame() {
-  const { path, query } = useRoute();
+  const { hash, path, query } = useRoute();
   const [sheet, showSheet] = useState(false);
   const [saving, save] = useState(false);
   const [Palette, setPalette] = useState(/** @type {any} */ (null));
@@ -115,10 +119,11 @@ function Frame() {
   const openPalette = () => void import("./lib/palette.js").then((module) => setPalette(() => module.Palette), (error) => notify(error.message, true));
   useEffect(() => {
     const stopKeys = startKeys(() => showSheet(true), openPalette);
+    matchMedia("(width > 1000px)").onchange = closeDrawer;
     startLive();
     return () => { stopKeys(); stopLive(); };
   }, []);
-  useEffect(() => { document.getElementById("nav")?.togglePopover?.(false); }, [location.hash]);
+  useEffect(closeDrawer, [hash]);
   useEffect(() => scrollTo(0, 0), [path.join("/")]);
   const skip = (/** @type {Event} */ event) => { event.preventDefault(); document.querySelector("main")?.focus(); };
   const paint = (/** @type {string} */ next) => { setTheme(next); choose(next); };
@@ -139,10 +144,10 @@ function Frame() {
     </header>
     ${server?.is_development && html`<aside class="banner" aria-label="Mode">Development server: no sign-in, only reachable from this machine.</aside>`}
     <div class="body">
-      <div id="nav" class="side" popover="auto" role="none"><${Navigation} name=${name} summary=${summary} /><${Views} save=${() => save(true)} />
+      <div id="nav" class="side" popover="auto" role="none" onClick=${(/** @type {any} */ event) => { if (event.target.closest("a")) closeDrawer(); }} onFocusOut=${onLeave}><${Navigation} name=${name} summary=${summary} /><${Views} save=${() => save(true)} />
         <section class="foot" aria-label="Your account"><a class="who" href=${to("account")} title="Account">${caller?.user}</a>
           ${caller?.via === "session" && html`<button type="button" class="plain" onClick=${() => signOut().catch((error) => notify(error.message, true))}>Sign out</button>`}</section></div>
-      <main id="main" tabIndex="-1"><${Page} name=${name} rest=${rest} query=${query} summary=${summary} /></main>
+      <main id="main" tabIndex="-1" data-route=${hash}><${Page} name=${name} rest=${rest} query=${query} summary=${summary} /></main>
     </div>
     <${Notices} />
     ${sheet && html`<${Sheet} close=${() => showSheet(false)} />`}

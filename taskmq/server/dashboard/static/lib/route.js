@@ -2,7 +2,7 @@
 /** The address, `#/jobs/ID?filter=...`, contains the complete state of a view. */
 import { useLayoutEffect, useState } from "./html.js";
 
-/** @typedef {{path: string[], query: Record<string, string>}} Route */
+/** @typedef {{hash: string, path: string[], query: Record<string, string>}} Route */
 
 /** Return the route of an address, by default of the current one.
  * @param {string} hash @returns {Route} */
@@ -10,7 +10,7 @@ export function route(hash = location.hash) {
   const text = hash.replace(/^#\/?/, "");
   const mark = text.indexOf("?");
   const path = (mark < 0 ? text : text.slice(0, mark)).split("/").filter(Boolean).map(decode);
-  return { path, query: Object.fromEntries(new URLSearchParams(mark < 0 ? "" : text.slice(mark + 1))) };
+  return { hash, path, query: Object.fromEntries(new URLSearchParams(mark < 0 ? "" : text.slice(mark + 1))) };
 }
 
 /** @param {string} text */
