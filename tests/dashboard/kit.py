@@ -184,8 +184,12 @@ class Eyes:
         page.on("requestfailed", lambda request: self._on_failure(request.url, str(request.failure)))
 
     def open(self, where: str = "") -> Self:
-        """Open a view by its address, as in a link, and wait until it is complete."""
+        """Open a view by its address, as in a link, and wait until it is complete and has replaced the last one."""
         self.page.goto(f"{self.url}/ui/#/{where}")
+        _, _, route = self.page.url.partition("#")
+        # The form for signing in has no route.
+        shown = f"main:is(:not([data-route]), [data-route={json.dumps(f'#{route}')}])"
+        expect(self.page.locator(shown)).to_be_attached()
         return self.settle()
 
     def settle(self) -> Self:
@@ -220,7 +224,8 @@ class Eyes:
 
     def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:
-            self.wrong.append(f"console: {message.text}")
+            where = message.location["url"].removeprefix(self.url)
+            self.wrong.append(f"console: {where}: {message.text}")
 
     def _on_failure(self, url: str, failure: str) -> None:
         if _EXPECTED.search(failure) is None:
@@ -243,7 +248,7 @@ def working(served: Served) -> Iterator[None]:
         served.call(worker.drain)
         served.call(scheduler.stop)
         for end in ends:
-            end.result(30)
+            end.result(_PATIENCE / 1000)
 
 
 @contextmanager
