@@ -408,6 +408,12 @@ def test_job_ids_drawn_together_ascend(now_ms: int, random: bytes) -> None:
     assert new_job_ids(now_ms, b"".join(chances)) == sorted(new_job_id(now_ms, each) for each in chances)
 
 
+def test_each_ten_random_bytes_give_a_job_id() -> None:
+    high, low = b"\xff" * 10, bytes(10)
+
+    assert new_job_ids(1, high + low) == [new_job_id(1, low), new_job_id(1, high)]
+
+
 def test_an_envelope_cannot_be_changed() -> None:
     envelope = cast("Any", Envelope(task="a"))
 
