@@ -155,10 +155,7 @@ class ReportSender:
 
     def _tell_start(self, attempt: Attempt, invitation: Invitation) -> None:
         self._starts.pop(attempt, None)
-        self._publishing.start(self._send_start(attempt, invitation))
-
-    async def _send_start(self, attempt: Attempt, invitation: Invitation) -> None:
-        await self.send(invitation, self.about(attempt, invitation, "started"))
+        self.add(invitation, self.about(attempt, invitation, "started"))
 
     def _add(
         self,

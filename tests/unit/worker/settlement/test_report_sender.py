@@ -3,15 +3,16 @@
 import asyncio
 import uuid
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final, cast
 
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import TooLarge
-from taskmq.model.envelope import Invitation
+from taskmq.model.envelope import Envelope, Invitation
 from taskmq.model.history.journals import SaveRequest
 from taskmq.model.jobs.reports import Report, ReportKind, decode_reports
 from taskmq.model.topology import ReportQueue
 from taskmq.testing import FlakyBroker, Published
+from taskmq.worker.attempt import Attempt
 from taskmq.worker.settlement.reports import ReportSender
 from taskmq_local import forget_memory, open_memory_broker
 from tests.coroutines import run_by
@@ -19,6 +20,7 @@ from tests.unit.worker.staged import FakeDelivery
 from tests.virtual_time import run
 
 _QUEUES = ("reports", "others")
+_STARTED_AFTER: Final = 0.25
 
 
 def _play(test: Callable[[ReportSender, FlakyBroker], Coroutine[Any, Any, None]]) -> None:
@@ -97,6 +99,25 @@ async def test_reports_during_a_publish_go_into_the_next_message(
 
     assert await asyncio.gather(*sent) == [True] * 4
     assert _sent_jobs(broker) == [["a"], ["b", "c", "d"]]
+
+
+@run_by(_play)
+async def test_the_start_of_a_run_is_reported_before_an_end_at_the_same_instant(
+    sender: ReportSender, broker: FlakyBroker, /
+) -> None:
+    attempt = Attempt(FakeDelivery(b""), Envelope(task="job"), cast("Any", None), "a")
+    invitation = Invitation(id="a", token=1, reports="reports")
+
+    def end() -> None:
+        sender.run_ends(attempt)
+        _tell(sender, "a")
+
+    sender.run_begins(attempt, invitation)
+    asyncio.get_running_loop().call_later(_STARTED_AFTER, end)
+    await asyncio.sleep(2 * _STARTED_AFTER)
+
+    bodies = [entry.message.body for entry in broker.journal if isinstance(entry, Published)]
+    assert [report.kind for body in bodies for report in decode_reports(body)] == ["started", "succeeded"]
 
 
 @run_by(_play)
