@@ -1,11 +1,11 @@
-"""Test processes that are forked after the collection: `pytest --processes 7`.
+"""Test processes that are forked after the collection: `pytest --processes 5`.
 
 The tests of the gate take 17 s of processor time to collect. A process that begins as a copy of this one has them.
 
 Each process runs one unit of tests after the other. Most units are single tests; the tests of a module that share a
 fixture of the module are one unit. Each process has its own fixtures of the session.
 
-A RabbitMQ node costs 6 s of processor time to start, and a hundredth of a processor while it waits. Three processes
+A RabbitMQ node costs 6 s of processor time to start, and a hundredth of a processor while it waits. Two processes
 therefore run the tests that need one, and the others join them only when all other tests have begun.
 """
 
@@ -25,7 +25,7 @@ from tests import ignored_signals
 
 _FORK: Final = multiprocessing.get_context("fork")
 _SECONDS_TO_END: Final = 60
-_PROCESSES_WITH_NODE: Final = 3
+_PROCESSES_WITH_NODE: Final = 2
 
 # Indexes of the collected tests.
 _Unit: TypeAlias = list[int]
