@@ -144,8 +144,8 @@ def test_a_job_at_the_limit_of_its_task_keeps_the_others_in_the_store() -> None:
         await shop.app.tasks["alone"].asend(30.0)
         await shop.stage.pass_by(1)
         first: Job[Any] = await shop.jobs.asubmit("alone", 0.0)
-        others = [await shop.jobs.asubmit("alone", 0.0) for _ in range(3)]
         await until(lambda: shop.stage.job(first.id).state is JobState.SCHEDULED)
+        others = [await shop.jobs.asubmit("alone", 0.0) for _ in range(3)]
 
         await shop.stage.pass_by((shop.stage.job(first.id).due - shop.stage.clock.now_ms()) / 2000)
 
