@@ -80,7 +80,7 @@ class Signature:
                     data = ENCODERS[content_type](args)
                     if whole(data) == args:
                         return Raw(data), NO_KWARGS
-                except Exception:  # noqa: BLE001, S110 - what does not fit is said below
+                except Exception:  # noqa: BLE001, S110 - the code below reports what does not fit
                     pass
         elif not compiled.provided.isdisjoint(kwargs):
             raise compiled.refusal_of(kwargs)

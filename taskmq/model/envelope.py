@@ -271,11 +271,6 @@ def new_job_id(now_ms: int, random: bytes) -> str:
     return f"{_time_in_front(now_ms)}{chance[1:4]}-{_VARIANT[random[2] & 0x3F]}{chance[6:8]}-{chance[8:20]}"
 
 
-def new_job_ids(now_ms: int, random: bytes) -> list[str]:
-    """Return ascending ids like those of `new_job_id`, one for each 10 random bytes."""
-    return sorted(new_job_id(now_ms, random[start : start + 10]) for start in range(0, len(random), 10))
-
-
 def submitted_at(job_id: str) -> int:
     """Return the instant at which a stored job was submitted, ms since the epoch: the first 48 bits of its id."""
     return int(job_id[:8] + job_id[9:13], 16)

@@ -305,7 +305,7 @@ class Jobs(JobChanges):
         if isinstance(task, str) and task not in self._tasks:
             named = await self.find_call(task, tenant=tenant)
             handle: Callable[[str], Job[R]] = named.handle
-            sendings = named.submissions(calls, options)
+            sendings = list(named.submissions(calls, options))
         else:
             called = self._resolve(task, options)
             handle = called.handle

@@ -7,8 +7,7 @@
 Names are resolved in this order, so a task always takes precedence over a definition.
 """
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob
 from taskmq.errors import EncodeError, InvalidArguments, InvalidOption, UnknownTask
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
-from taskmq.model.envelope import JSON, new_job_ids
+from taskmq.model.envelope import JSON
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, merge_call
 from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean
@@ -92,26 +91,21 @@ class NamedCall:
             return self._known.handle(job_id)
         return Job(job_id, task=self._known.registration.task, jobs=lambda: self._jobs, returns=ReturnType(Any))
 
-    def submissions(self, calls: Iterable[Arguments], options: Mapping[str, Any]) -> list[Sending]:
-        """Build the submissions of many calls with the same options, with ids in the order of the calls.
+    def submissions(self, calls: Iterable[Arguments], options: Mapping[str, Any]) -> Iterator[Sending]:
+        """Build the submissions of many calls with the same options.
 
         Raises:
             InvalidArguments: one of them is not a call.
         """
-        sendings: list[Sending] = []
         for call in calls:
             if isinstance(call, str | bytes):
                 raise InvalidArguments(
                     f"{self._name}: a {type(call).__name__} is not a call; give (1, 2) or a mapping"
                 )
             if isinstance(call, Mapping):
-                sendings.append(self.submission((), call, options))
+                yield self.submission((), call, options)
             else:
-                sendings.append(self.submission(call, {}, options))
-        now = self._jobs.sent.sessions.clock.now_ms()
-        for sending, job_id in zip(sendings, new_job_ids(now, os.urandom(10 * len(sendings))), strict=True):
-            sending.envelope = replace(sending.envelope, id=job_id)
-        return sendings
+                yield self.submission(call, {}, options)
 
     def submission(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> Sending:
         """Build a submission; the arguments and options override those of a definition.

@@ -1,7 +1,6 @@
 """Conversion of calls to jobs for submission, and of stored jobs to results."""
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -12,7 +11,7 @@ from taskmq.contracts.jobs import DispatchedJob, JobDetail, JobRecord, NewJob
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption
 from taskmq.middleware.chain import Sending, Submission
-from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, new_job_id
+from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope
 from taskmq.model.jobs.changes import RetryMode, retry_mode
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.uniqueness import UniqueKey
@@ -23,6 +22,7 @@ from taskmq.model.telemetry.plain_text import check_line
 from taskmq.model.topology import WorkQueue
 from taskmq.model.values.light_values import REFERENCE, read_reference
 from taskmq.options.uniqueness import UniqueCall
+from taskmq.tasks.job_ids import JOB_IDS
 from taskmq.tasks.job_options import check_text
 
 _MIDDLE: Final = 4
@@ -54,7 +54,7 @@ def new_job(
     key = None if submission.job_id is None else _check_key(submission.job_id)
     return _build_job(
         envelope,
-        id=envelope.id if key is None else new_job_id(now, os.urandom(10)),
+        id=envelope.id if key is None else JOB_IDS.next(now),
         queue=queue.name,
         key=key,
         fingerprint=b"" if key is None else _identify_request(submission, envelope, key, detail, queue=queue.name),
@@ -101,7 +101,7 @@ def clone_job(
         InvalidOption: the id or the owner is invalid.
     """
     detail = replace(record.detail or JobDetail(), retry_of=record.id, step_of="", depends_on=depends_on)
-    fresh = new_job_id(now, os.urandom(10))
+    fresh = JOB_IDS.next(now)
     key = None if job_id is None else _check_key(job_id)
     name = fresh if key is None else tenant_key(record.tenant or None, key)
     envelope = replace(decode_envelope(record.body), id=name, enqueued=now, expires=None, earlier=0, step_of=None)

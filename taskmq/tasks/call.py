@@ -1,7 +1,6 @@
 """Calls of tasks: they build the messages, which the producer of the task's app sends."""
 
 import math
-import os
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
@@ -15,7 +14,7 @@ from taskmq.client.producer import Producer
 from taskmq.errors import InvalidArguments, InvalidOption, PartlySent
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
-from taskmq.model.envelope import JSON, new_job_ids
+from taskmq.model.envelope import JSON
 from taskmq.model.keys import tenant_key
 from taskmq.model.units import Duration
 from taskmq.model.values.celery_words import CeleryHints
@@ -153,11 +152,9 @@ class Call(CeleryHints, Generic[P, R_co]):
         return self._sending(args, kwargs, is_submitted=True)
 
     def submissions(self, calls: Iterable[Arguments]) -> Iterator[Sending]:
-        """Build the messages of many stored jobs, like `submission`, with ids in the order of the calls."""
-        calls = list(calls)
-        now = self.producer.sessions.clock.now_ms()
-        for call, job_id in zip(calls, new_job_ids(now, os.urandom(10 * len(calls))), strict=True):
-            yield self._sending(*self._arguments_of(call), is_submitted=True, job_id=job_id)
+        """Build the messages of many stored jobs, like `submission`."""
+        for call in calls:
+            yield self._sending(*self._arguments_of(call), is_submitted=True)
 
     def with_options(self, options: Mapping[str, Any]) -> "Call[P, R_co]":
         """Return the same call with these options, which override its own.
@@ -325,7 +322,6 @@ class Call(CeleryHints, Generic[P, R_co]):
         kwargs: dict[str, Any],
         *,
         is_submitted: bool = False,
-        job_id: str | None = None,
     ) -> Sending:
         plan, task = self.call_plan, self._task
         producer = task.services.producer
@@ -357,7 +353,7 @@ class Call(CeleryHints, Generic[P, R_co]):
             # With this key, sends with the same job_id are one job.
             key = tenant_key(plan.tenant, plan.job_id)
         now = producer.sessions.clock.now_ms()
-        envelope = envelope_of(plan, task.name, raw_args, raw_kwargs, key, order_key, now, job_id)
+        envelope = envelope_of(plan, task.name, raw_args, raw_kwargs, key, order_key, now)
         if is_stored and task.limits:
             envelope = replace(envelope, limits=task.limit_keys(args, kwargs))
         headers = dict(plan.headers) if plan.headers else {}

@@ -1,13 +1,12 @@
 """The envelope of a call."""
 
-import os
-
 from msgspec import Raw
 
-from taskmq.model.envelope import VERSION, Envelope, new_job_id
+from taskmq.model.envelope import VERSION, Envelope
 from taskmq.model.keys import tenant_key
 from taskmq.options.plans import CallPlan
 from taskmq.run.context import current_context
+from taskmq.tasks.job_ids import JOB_IDS
 
 
 def envelope_of(  # noqa: PLR0917 - called for every message, and keywords cost
@@ -18,19 +17,17 @@ def envelope_of(  # noqa: PLR0917 - called for every message, and keywords cost
     key: str | None,
     order_key: str | None,
     now: int,
-    job_id: str | None = None,
 ) -> Envelope:
     """Build the envelope of a call; a task that runs here becomes its parent.
 
     Args:
         key: the idempotency key.
         now: ms since the epoch.
-        job_id: the job's id, unless the plan has one; default: a new one.
     """
     parent = current_context.get()
     return Envelope(
         v=VERSION,
-        id=tenant_key(plan.tenant, plan.job_id) if plan.job_id else job_id or new_job_id(now, os.urandom(10)),
+        id=tenant_key(plan.tenant, plan.job_id) if plan.job_id else JOB_IDS.next(now),
         task=task,
         args=args,
         kwargs=kwargs,

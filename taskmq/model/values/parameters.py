@@ -143,7 +143,7 @@ class CompiledSignature:
         if kwargs is NO_KWARGS and self._is_simple:
             try:
                 return (self.whole.get(content_type) or self._make_whole(content_type))(args), {}
-            except Exception:  # noqa: BLE001, S110 - what does not fit is said below
+            except Exception:  # noqa: BLE001, S110 - the code below reports what does not fit
                 pass
         decoders = self._decoders.get(content_type)
         if decoders is None:

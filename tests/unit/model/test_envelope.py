@@ -20,7 +20,6 @@ from taskmq.model.envelope import (
     decode_envelope,
     encode_envelope,
     new_job_id,
-    new_job_ids,
     submitted_at,
 )
 
@@ -399,19 +398,6 @@ def test_job_ids_of_one_instant_differ_by_all_74_random_bits(now_ms: int, random
     one, other = randoms
 
     assert (new_job_id(now_ms, one) == new_job_id(now_ms, other)) is (random_bits(one) == random_bits(other))
-
-
-@given(_stamps, st.binary(max_size=50))
-def test_job_ids_drawn_together_ascend(now_ms: int, random: bytes) -> None:
-    chances = [random[start : start + 10] for start in range(0, len(random) - 9, 10)]
-
-    assert new_job_ids(now_ms, b"".join(chances)) == sorted(new_job_id(now_ms, each) for each in chances)
-
-
-def test_each_ten_random_bytes_give_a_job_id() -> None:
-    high, low = b"\xff" * 10, bytes(10)
-
-    assert new_job_ids(1, high + low) == [new_job_id(1, low), new_job_id(1, high)]
 
 
 def test_an_envelope_cannot_be_changed() -> None:

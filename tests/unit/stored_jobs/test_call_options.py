@@ -14,7 +14,7 @@ from taskmq.options.plans import CallPlan
 from taskmq.tasks.job_options import JobOptions, JobPlan, plan_job
 from taskmq.tasks.task import Task
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import LoopClock
+from tests.unit.scheduler.stage import LoopClock, until
 from tests.unit.stored_jobs.kit import Shop, in_shop
 
 
@@ -194,3 +194,21 @@ async def test_a_parameter_with_the_name_of_an_option_is_ambiguous(shop: Shop, /
     by_name = await task.options(tenant="acme").asubmit(2, tenant="initech")
     assert [await job.aresult(timeout=60) for job in (by_place, by_name)] == ["1 of globex", "2 of initech"]
     assert {job.tenant for job in (await shop.jobs.alist()).jobs} == {"acme"}
+
+
+def test_jobs_submitted_one_after_the_other_start_in_that_order() -> None:
+    started: list[int] = []
+
+    def define_note(app: TaskMQ) -> None:
+        @app.task(name="note", queue="work", retry=None)
+        async def note(number: int) -> None:
+            started.append(number)
+
+    async def test(shop: Shop) -> None:
+        for number in range(50):
+            await shop.jobs.asubmit("note", number)
+        await until(lambda: len(started) == 50)
+
+    in_shop(test, also=define_note)
+
+    assert started == sorted(started)
