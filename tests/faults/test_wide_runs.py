@@ -33,7 +33,7 @@ CHILDREN: Final = int(os.environ.get("TASKMQ_TEST_WIDE_CHILDREN", "2000"))
 _RESULT: Final = "x" * 10_000
 _STEPS: Final[dict[str, Any]] = {
     "list": {"task": "t"},
-    "all": {"task": "t", "each": "${steps.list.result}"},
+    "all": {"task": "t", "each": "${steps.list.result}", "max_width": CHILDREN},
     "end": {"task": "t", "needs": ["all"]},
     "sum": {"task": "t", "args": ["${steps.all.result}"]},
 }
@@ -108,6 +108,7 @@ class _WideRun:
     async def work(self, *, until: int) -> None:
         """Let children succeed, until so many have."""
         while left := until - self.succeeded.total():
+            assert (await self._drivers[0].run(self._run)).ended is None
             await self._advance()
             await self._dispatch()
             ending, self._in_flight = self._in_flight[:left], self._in_flight[left:]
