@@ -208,9 +208,10 @@ _PUTS: Final = {"put": _put, "client": _put_by_client, "command": _put_by_comman
 
 
 def _facts(record: JobRecord, name: str) -> dict[str, object]:
-    """Return everything that an option can affect; times in minutes from the submission."""
+    """Return everything that an option can affect; times in minutes from the submission, unless the option has them."""
+    since = 0 if name == "eta" else record.submitted
     times = {
-        each: at and (at - record.submitted + 30_000) // 60_000
+        each: at and (at - since + 30_000) // 60_000
         for each, at in (("due", record.due), ("expires", record.expires))
     }
     envelope = decode_envelope(record.body)
