@@ -208,7 +208,7 @@ _PUTS: Final = {"put": _put, "client": _put_by_client, "command": _put_by_comman
 
 
 def _facts(record: JobRecord, name: str) -> dict[str, object]:
-    """Return everything that an option can affect; times in minutes from the submission, unless the option has them."""
+    """Return everything that an option can affect; times in minutes from the submission; for `eta`, from 1970."""
     since = 0 if name == "eta" else record.submitted
     times = {
         each: at and (at - since + 30_000) // 60_000
