@@ -37,12 +37,12 @@ def begin_children(here: Workspace, step: StepRecord, content: StepContent) -> s
         KeptElsewhere: parts of the list are kept elsewhere.
     """
     if not content.batch:
-        items = here.items(step.key.name)
-        if items is None:
+        count = here.count_items(step.key.name)
+        if count is None:
             return "each: the value is not a list"
-        if len(items) > content.max_width:
-            return f"each: the list has {len(items)} items, and max_width is {content.max_width}"
-        step.total = len(items)
+        if count > content.max_width:
+            return f"each: the list has {count} items, and max_width is {content.max_width}"
+        step.total = count
     elif step.total is None:
         step.total, step.is_open = 0, True
     step.cursor = 0
@@ -144,7 +144,7 @@ def _call_of_batch(here: Workspace, child: StepRecord) -> StepJob:
 
 def _call_of_item(here: Workspace, child: StepRecord) -> StepJob:
     content = here.content(child.key)
-    item = (here.items(child.key.name) or [])[child.key.child]
+    item = here.find_item(*child.key)
 
     def look_up(path: Path) -> Any:
         if path.root != "item":

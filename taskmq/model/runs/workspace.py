@@ -5,6 +5,7 @@ transition reads a step and its neighbours only, whatever the size of the run.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -34,6 +35,9 @@ _MOST_READS: Final = 2_000
 # Pause of a step that waits for a quota, ms: each is twice the one before, up to a minute.
 _FIRST_PAUSE: Final = 100
 _MOST_REFUSALS: Final = 10
+
+# A list may have 8 MiB, and is split in each transaction that starts children of its step.
+_CACHED_LISTS: Final = 4
 
 T = TypeVar("T")
 
@@ -269,21 +273,29 @@ class Workspace:
         """Append a part of a transition."""
         self.run.agenda.append(item)
 
-    def items(self, name: str) -> list[msgspec.Raw] | None:
-        """Return the items of an `each`, whose paths were read; None if they are not a list.
+    def count_items(self, name: str) -> int | None:
+        """Return the number of items of an `each`, whose paths were read; None if they are not a list.
 
         Raises:
             PathError: a reference leads to nothing.
             ErasedValue: the value with the items was erased.
             KeptElsewhere: parts of the items are kept elsewhere.
         """
+        try:
+            # The list may be too long to be cached.
+            self._items[name] = _split_list(self._encode_list(name))
+        except msgspec.ValidationError:
+            return None
+        return len(self._items[name])
+
+    def find_item(self, name: str, index: int) -> msgspec.Raw:
+        """Return an item of an `each` that has begun, whose paths were read; raises as `count_items` does."""
         if name not in self._items:
-            value = self.encode("the list of each", self.graph.step(name).each)
-            try:
-                self._items[name] = msgspec.json.decode(value, type=list[msgspec.Raw])
-            except msgspec.ValidationError:
-                return None
-        return self._items[name]
+            self._items[name] = _split_list_once(self._encode_list(name))
+        return self._items[name][index]
+
+    def _encode_list(self, name: str) -> bytes:
+        return self.encode("the list of each", self.graph.step(name).each)
 
     def encode(self, what: str, template: Any) -> bytes:
         """Return a template with its references replaced as JSON.
@@ -334,3 +346,10 @@ class Workspace:
 
     def _has_value(self, name: str) -> bool:
         return self._steps[StepKey(name)].state is StepState.SUCCEEDED
+
+
+def _split_list(value: bytes) -> list[msgspec.Raw]:
+    return msgspec.json.decode(value, type=list[msgspec.Raw])
+
+
+_split_list_once: Final = lru_cache(_CACHED_LISTS)(_split_list)
