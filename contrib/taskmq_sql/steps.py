@@ -158,11 +158,11 @@ def together(changes: Iterable[Query]) -> Steps[None]:
 
 def change_guarded(
     guard: Query, changes: Iterable[Query], jobs: Sequence[NewJob], hold: PartitionHold | None
-) -> Steps[tuple[list[Submitted] | None, DispatchBatch | None]]:
+) -> Steps[tuple[list[Submitted] | None, DispatchBatch | None, str]]:
     """Run statements that change different rows, and submit plain new jobs; return the results in any order.
 
     On PostgreSQL they are one statement, without a transaction around it. If the first one changes no row, nothing is
-    changed; returns None in place of the results.
+    changed; returns None in place of the results. The last returned value is the mark of the changed rows (`xmin`).
 
     Args:
         guard: the first one.
@@ -170,8 +170,8 @@ def change_guarded(
         hold: the partition that may dispatch the only job at once; if it was dispatched, its batch is returned, too.
     """
     wanted = tuple(each for each in changes if each.args)
-    ((answers, batch),) = yield Query(GUARDED, (guard, wanted, tuple(jobs), hold))
-    return cast("list[Submitted] | None", answers), cast("DispatchBatch | None", batch)
+    ((answers, batch, mark),) = yield Query(GUARDED, (guard, wanted, tuple(jobs), hold))
+    return cast("list[Submitted] | None", answers), cast("DispatchBatch | None", batch), str(mark)
 
 
 def clock() -> Steps[int]:

@@ -15,6 +15,7 @@ from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.replica import Replica, Shown
 from taskmq_sql.postgres.transactions import Answers, PostgresRunner
 from taskmq_sql.postgres.upkeep.days import make_days
+from taskmq_sql.runs.known_runs import KnownRuns
 from taskmq_sql.urls import address_of, plain_url
 
 _READERS: Final = 2
@@ -43,6 +44,7 @@ class Database:
         accounts: changes of accounts.
         histories: logs, metrics and alerts.
         runs: transitions of runs.
+        known_runs: the runs that were advanced last.
         upkeep: slow work: creating partitions and deleting old rows.
         partitions: number of partitions set at creation; known after the first connection.
     """
@@ -70,6 +72,7 @@ class Database:
         self.runs = self._connections(_ADVANCERS, HOT)
         self.upkeep = self._connections(1, HOT)
         self.names = Names(self.lookups, self.partition_of)
+        self.known_runs = KnownRuns()
 
     def partition_of(self, queue: str) -> int:
         """Return the partition of a queue."""
@@ -139,6 +142,7 @@ class Database:
         self.partitions = await self._check(connection, address=self.address)
         # A new connection may lead to a restored database, whose names have other numbers.
         self.names.forget()
+        self.known_runs.forget()
 
     async def _check(self, connection: Connection, *, address: str) -> int:
         """Check the tables; return the number of partitions."""

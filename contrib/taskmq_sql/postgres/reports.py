@@ -87,6 +87,9 @@ async def apply(database: Database, reports: Sequence[Report], came_by: str) -> 
         turns = _turns(reports, indexes)
     if rest := [left for turn in turns if (left := [index for index in turn if index not in steps])]:
         steps |= await database.reports.run("transaction", lambda connection: applying.apply(connection, rest))
+    for index, step in steps.items():
+        if step.run:
+            database.known_runs.note_end(step.run, reports[index])
     queues = await database.names.texts("queue", {step.queue for step in steps.values()})
     return [_to_applied_report(steps.get(index), queues) for index in range(len(reports))]
 

@@ -120,6 +120,7 @@ class PostgresJobStore(SqlJobStore):
                 join=partial(_join, self._database.names),
                 quotas=quotas.current,
                 is_on_loop=True,
+                known=self._database.known_runs,
             ),
             quotas=quotas,
             ended_jobs=retention.ENDED_JOBS,

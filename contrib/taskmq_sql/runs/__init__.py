@@ -5,6 +5,7 @@
     starts       new runs
     inbox        events of runs: sent rows, timers, pending runs
     transitions  one transaction of the state machine
+    known_runs   runs as they were written last
     places       places of runs whose workflow limits them
     quotas       quotas of the jobs of steps
     values       steps, their values and results of their jobs

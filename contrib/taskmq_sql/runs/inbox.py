@@ -5,7 +5,7 @@ others. A row with neither only says that the run has more to do.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -55,6 +55,7 @@ _READ_ALONE: Final = _READ.format(
 # Rows are deleted together with a change of their run, which is locked, or has not changed since they were read. So
 # the row that was read is still in its place.
 _APPLIED: Final = "delete from taskmq.run_inbox where ctid = any($1::text[]::tid[])"
+_APPLIED_END: Final = "delete from taskmq.run_inbox where run = $1 and job = $2"
 _DUE: Final = """
 select number, run, step, generation from taskmq.run_timer where at <= $1
 order by at, number limit $2 for update skip locked"""
@@ -139,7 +140,7 @@ class Inbox:
         if record is not None:
             self.events.append(read_record(number, record))
         elif job is not None:
-            self.events.append(_read_end(number, job_id(job), end))
+            self.events.append(read_end(number, job_id(job), end))
             for text in {step, child} - self._texts - {None}:
                 self._texts.add(text)
                 self.steps.append(_step_decoder.decode(text))
@@ -147,8 +148,22 @@ class Inbox:
             self.marks.append(number)
 
     def addresses(self, numbers: Iterable[int]) -> list[Any]:
-        """Return the addresses of rows, for `delete_rows`."""
-        return [self._addresses[number] for number in numbers]
+        """Return the addresses of rows that were read, for `delete_rows`."""
+        return [self._addresses[number] for number in numbers if number in self._addresses]
+
+
+class LoneRun(NamedTuple):
+    """A run that is advanced alone, as it was read or written last.
+
+    Attributes:
+        now: the store's time in ms.
+        mark: of the run's row, which differs after each change.
+    """
+
+    now: int
+    mark: str
+    record: bytes
+    inbox: Inbox
 
 
 def read_inboxes(runs: Sequence[str], limit: int) -> Steps[dict[str, Inbox]]:
@@ -165,11 +180,8 @@ def read_inboxes(runs: Sequence[str], limit: int) -> Steps[dict[str, Inbox]]:
     return inboxes
 
 
-def read_alone(run: str) -> Steps[tuple[int, str, bytes, Inbox] | None]:
-    """Return the store's time in ms, the mark of the run's row, its record and its inbox, read together.
-
-    Returns None if the run does not exist, or its inbox has no row or many.
-    """
+def read_alone(run: str) -> Steps[LoneRun | None]:
+    """Read a run with its inbox; return None if it does not exist, or its inbox has no row or many."""
     found = yield from ask(_READ_ALONE, [JobId(run)], _FEW, _MOST_BYTES)
     if not found or len(found) == _FEW or len(found) < found[0][6] or found[0][2] is None:
         return None
@@ -177,12 +189,17 @@ def read_alone(run: str) -> Steps[tuple[int, str, bytes, Inbox] | None]:
     for row in found:
         inbox.add(row[4:])
     now, mark, record = found[0][:3]
-    return int(now), mark, record, inbox
+    return LoneRun(int(now), mark, record, inbox)
 
 
 def delete_rows(addresses: Sequence[Any]) -> Query:
     """Delete rows that this transaction has read."""
     return Query(_APPLIED, (list(addresses),) if addresses else ())
+
+
+def delete_end(run: str, job: str) -> Query:
+    """Delete the row of an ended job, which was not read."""
+    return Query(_APPLIED_END, (JobId(run), JobId(job)))
 
 
 def read_record(number: int, record: bytes) -> InboxRow:
@@ -211,8 +228,12 @@ def add_timers(timers: Iterable[tuple[str, StepTimer]]) -> Query:
     return Query(_TIMERS, tuple((each.at, each.generation, JobId(run), each.step) for run, each in timers))
 
 
-def _read_end(number: int, job: str, end: Sequence[Any]) -> InboxRow:
-    """Return the row of an ended job; a result that no step can use makes it a failure."""
+def read_end(number: int, job: str, end: Sequence[Any]) -> InboxRow:
+    """Return the row of an ended job; a result that no step can use makes it a failure.
+
+    Args:
+        end: name of the step, index of the child, code of the state, content type and result of the job, its error.
+    """
     step, child, code, content_type, result, error = end
     state, value = _STATES[code], b"null"
     if state is StepState.SUCCEEDED:

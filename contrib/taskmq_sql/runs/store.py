@@ -28,6 +28,7 @@ from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.runs import inbox, workflows
 from taskmq_sql.runs.deletion import forget_some_ended, forget_some_of_tenant
 from taskmq_sql.runs.figures import read_figures
+from taskmq_sql.runs.known_runs import KnownRuns
 from taskmq_sql.runs.lists import list_ended, list_runs
 from taskmq_sql.runs.places import find_place
 from taskmq_sql.runs.quotas import MissingUsage, add_usage
@@ -57,6 +58,7 @@ class SqlRuns:
         join: runs a start in a caller's transaction.
         quotas: returns the quotas, at most a second old.
         is_on_loop: whether transitions run on the event loop, where a scheduler can be asked for a hold.
+        known: keeps the runs that were advanced last; None: each advance reads its runs.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class SqlRuns:
         join: JoinTransaction,
         quotas: Callable[[], Awaitable[Quotas]],
         is_on_loop: bool,
+        known: KnownRuns | None = None,
     ) -> None:
         self._turns = turns
         self._lists = lists
@@ -75,6 +78,7 @@ class SqlRuns:
         self._join = join
         self._quotas = quotas
         self._is_on_loop = is_on_loop
+        self._known = known
         self._graphs: Graphs = {}
 
     async def put_workflow(self, tenant: str, name: str, content: bytes) -> StoredVersion:
@@ -166,23 +170,27 @@ class SqlRuns:
     async def advance(
         self, run_ids: Sequence[str], make_job: MakeJob, find_hold: FindHold = find_no_hold
     ) -> dict[str, Advanced]:
-        known = sorted({each for each in run_ids if is_job_id(each)})[:MOST_RUNS]
-        if not known:
+        wanted = sorted({each for each in run_ids if is_job_id(each)})[:MOST_RUNS]
+        if not wanted:
             return {}
         quotas = await self._quotas()
-        if len(known) == 1 and not quotas.quotas:
+        if len(wanted) == 1 and not quotas.quotas:
             find_hold = find_hold if self._is_on_loop else find_no_hold
             alone = await self._turns.change(
-                partial(advance_alone, known[0], make_job, find_hold, self._graphs), is_lasting=False
+                partial(advance_alone, wanted[0], make_job, find_hold, self._graphs, self._known), is_lasting=False
             )
             if alone is not None:
                 return alone
+        elif self._known is not None:
+            # They are read, and values that they wait with are no longer needed.
+            for each in wanted:
+                self._known.take(each)
         busy: set[str] = set()
         # If a crash of the server undoes it, the rows are in the inbox again. No worker can have a job of it, as its
         # dispatch is a later transaction, which waits for the disk.
         while True:
             try:
-                work = partial(advance, known, make_job, self._graphs, quotas, busy)
+                work = partial(advance, wanted, make_job, self._graphs, quotas, busy)
                 return await self._turns.write(work, is_lasting=False)
             except MissingUsage as missing:
                 try:

@@ -5,12 +5,12 @@
 One statement serves all runs of a transaction, except for the rare ones: cancellations and signals.
 
 A run that is advanced alone usually takes one read and one statement (`advance_alone`), because a chain of steps
-waits for every round trip to the database.
+waits for every round trip to the database. On PostgreSQL it needs no read if this process wrote it last.
 """
 
 import os
 from collections.abc import Collection, MutableMapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -24,7 +24,9 @@ from taskmq.model.runs.records import ChildRun, RunRecord
 from taskmq.model.runs.workspace import Need, RowBudget, Transition, Workspace
 from taskmq_sql.jobs.values import is_plain
 from taskmq_sql.runs.inbox import (
+    LoneRun,
     add_timers,
+    delete_end,
     delete_rows,
     put_rows,
     read_alone,
@@ -32,6 +34,7 @@ from taskmq_sql.runs.inbox import (
     read_record,
     write_answers,
 )
+from taskmq_sql.runs.known_runs import KnownRuns
 from taskmq_sql.runs.places import change_places
 from taskmq_sql.runs.quotas import StepQuotas
 from taskmq_sql.runs.run_turn import RunTurn
@@ -68,11 +71,13 @@ on conflict (id) do update set
   version = excluded.version, state = excluded.state, ended = excluded.ended, record = excluded.record,
   value = coalesce(excluded.value, run.value)"""
 # A row that has changed since it was read has another `xmin`. One that is locked is not waited for.
-_SAVE_READ: Final = """
+_SAVE_LONE: Final = """
 update taskmq.run set version = $3, state = $4::smallint, ended = $5::bigint, record = $6::bytea,
   value = coalesce($7::bytea, value)
-where id = (select id from taskmq.run where id = $1 and xmin::text = $2 for no key update skip locked)
+where id = (select id from taskmq.run where id = $1 and xmin::text = $2{more} for no key update skip locked)
 returning id"""
+_SAVE_READ: Final = _SAVE_LONE.format(more="")
+_SAVE_KNOWN: Final = _SAVE_LONE.format(more=" and (select count(*) from taskmq.run_inbox i where i.run = $1) = 1")
 _KEEP: Final = """
 insert into taskmq.run_signal (run, name, number, record) @rows(uuid, text, bigint, bytea)"""
 _CONSUMED: Final = """
@@ -130,14 +135,18 @@ def advance(
 
 
 def advance_alone(
-    run_id: str, make_job: MakeJob, find_hold: FindHold, graphs: Graphs
+    run_id: str, make_job: MakeJob, find_hold: FindHold, graphs: Graphs, known: KnownRuns | None = None
 ) -> Steps[dict[str, Advanced] | None]:
     """Advance one run as `advance` does without quotas, by one read and one change; return None if it takes more.
 
     If the run's row has changed since it was read, or is locked, nothing is changed. A single new job may be
     dispatched by the same change, so that a step of a chain waits for one round trip less.
+
+    Args:
+        known: has the runs that need no read.
     """
-    if (found := (yield from read_alone(run_id))) is None:
+    taken = None if known is None else known.take(run_id)
+    if (found := taken or (yield from read_alone(run_id))) is None:
         return None
     now, mark, record, inbox = found
     run = read_run(record)
@@ -150,15 +159,20 @@ def advance_alone(
         return None
     _, _, _, *saved = turn.row()
     changes = yield from _list_changes([turn])
-    guard = Query(_SAVE_READ, (JobId(run_id), mark, *saved))
+    guard = Query(_SAVE_READ if taken is None else _SAVE_KNOWN, (JobId(run_id), mark, *saved))
+    if taken is not None:
+        changes += [delete_end(run_id, row.job) for row in turn.events]
     hold = find_hold(made[0]) if len(made) == 1 else None
-    answers, turn.batch = yield from change_guarded(guard, changes, made, hold)
+    answers, turn.batch, mark = yield from change_guarded(guard, changes, made, hold)
     if answers is None:
         return None
     jobs = {job.id: job for job in made}
     for answer in answers:
         turn.note_submission(jobs[answer.id], answer)
-    return {run_id: turn.describe()}
+    advanced = turn.describe()
+    if known is not None and not advanced.has_more and advanced.ended is None:
+        known.keep(run_id, LoneRun(now, mark, cast("bytes", saved[3]), inbox), turn.changes.steps.values())
+    return {run_id: advanced}
 
 
 def _is_one_change(turn: RunTurn, jobs: Sequence[NewJob]) -> bool:

@@ -19,6 +19,9 @@ from taskmq_sql.sqlite.quotas import count_queued
 from taskmq_sql.sqlite.runner import Answers, fetch
 from taskmq_sql.steps import CANCEL, GUARDED, QUEUED, SUBMIT, Row
 
+# All versions of a row are equal here, see the runner.
+_MARK: Final = "1"
+
 
 def _submit(transaction: Transaction, args: Sequence[Any]) -> Sequence[Row]:
     return [(answer,) for answer in occur(transaction, args)]
@@ -34,12 +37,12 @@ def _change_guarded(transaction: Transaction, args: Sequence[Any]) -> Sequence[R
     for each in (guard, *changes):
         fetch(transaction, each)
     if hold is None or any(lane.queue == jobs[0].queue for lane in lanes(transaction)):
-        return [(occur(transaction, jobs), None)]
+        return [(occur(transaction, jobs), None, _MARK)]
     (job,), (answer,) = jobs, occur(transaction, jobs)
     pick = Pick(Lane(job.queue, job.priority, job.tenant), 1)
     if (batch := dispatch(transaction, hold.partition, hold.epoch, [pick])) is not None:
         answer = replace(answer, state=JobState.DISPATCHED)
-    return [([answer], batch)]
+    return [([answer], batch, _MARK)]
 
 
 def _cancel(transaction: Transaction, args: Sequence[Any]) -> Sequence[Row]:

@@ -7,9 +7,9 @@
 
 After a minute without pending runs, it is every 5 s.
 
-A transaction advances up to 50 runs; a single run usually takes one read and one statement. A run that has more to do
-afterwards is advanced alone, in turn with the others. If nothing else waits in the partition of a single run's next
-job, and the partition is held here, the statement also dispatches the job.
+A transaction advances up to 50 runs; a single run usually takes one statement, and often a read before it. A run that
+has more to do afterwards is advanced alone, in turn with the others. If nothing else waits in the partition of a
+single run's next job, and the partition is held here, the statement also dispatches the job.
 
 Every scheduler advances any run: the store skips runs that another one advances. If a scheduler dies, its transaction
 has no effect, and another one repeats it.

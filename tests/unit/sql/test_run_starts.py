@@ -9,11 +9,15 @@ import pytest
 
 from taskmq.contracts.jobs import NewJob, NewRun, find_no_hold
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name, usage_names
+from taskmq.model.jobs.reports import Report
 from taskmq.model.runs.graphs import encode_workflow
-from taskmq.model.runs.records import RunRecord, StepJob
+from taskmq.model.runs.records import RunRecord, StepJob, StepKey, StepRecord
+from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.validation import validate_workflow
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES
+from taskmq_sql.runs.inbox import Inbox, LoneRun
+from taskmq_sql.runs.known_runs import KnownRuns
 from taskmq_sql.runs.quotas import add_usage
 from taskmq_sql.runs.starts import start
 from taskmq_sql.runs.transitions import Graphs, advance, advance_alone
@@ -26,7 +30,9 @@ from taskmq_sql.steps import GUARDED, QUEUED, TOGETHER, Query, Steps
 
 T = TypeVar("T")
 
-_END: Final = "insert into run_inbox (run, job, step, child, state) select run, id, step, child, ? from job"
+_END: Final = (
+    "insert into run_inbox (run, job, step, child, state) select run, id, step, child, ? from job where id = ?"
+)
 
 
 def _noting(steps: Steps[T], statements: list[str]) -> Steps[T]:
@@ -135,7 +141,22 @@ def _quotas_of(quota: Quota) -> Quotas:
 
 
 def test_the_end_of_a_lone_step_takes_one_read_and_one_change() -> None:
-    content, _ = validate_workflow({"steps": {"a": {"task": "t"}, "b": {"task": "t", "needs": ["a"]}}})
+    statements = _end_first_step({"a": {"task": "t"}, "b": {"task": "t", "needs": ["a"]}})
+
+    assert len(statements) == 2
+    assert statements[1] == GUARDED
+
+
+def test_a_step_that_this_process_started_and_that_succeeds_takes_one_change() -> None:
+    steps = {"a": {"task": "t"}, "b": {"task": "t", "args": ["${steps.a.result}"]}}
+
+    assert _end_first_step(steps, KnownRuns()) == [GUARDED]
+    assert len(_end_first_step({**steps, "c": {"task": "t"}}, KnownRuns())) == 2
+
+
+def _end_first_step(steps: dict[str, Any], known: KnownRuns | None = None) -> list[str]:
+    """Start a run, and end its first step; return the statements that follow."""
+    content, _ = validate_workflow({"steps": steps})
     assert content is not None
     new = NewRun(id=str(UUID(int=1)), content=encode_workflow(content)[1])
     statements: list[str] = []
@@ -144,10 +165,45 @@ def test_the_end_of_a_lone_step_takes_one_read_and_one_change() -> None:
         JOB_STORE.create(connection)
         transaction = Transaction(connection, Names(), 7)
         drive(transaction, start([new]))
-        drive(transaction, advance_alone(new.id, _make_job, find_no_hold, graphs), ANSWERS)
-        connection.execute(_END, (CODES[JobState.SUCCEEDED],))
-        drive(transaction, _noting(advance_alone(new.id, _make_job, find_no_hold, graphs), statements), ANSWERS)
-        assert connection.execute("select step from job order by step").fetchall() == [("a",), ("b",)]
+        drive(transaction, advance_alone(new.id, _make_job, find_no_hold, graphs, known), ANSWERS)
+        ((job,),) = connection.execute("select id from job where step = 'a'")
+        connection.execute(_END, (CODES[JobState.SUCCEEDED], job))
+        if known is not None:
+            known.note_end(new.id, Report(id=str(UUID(bytes=job)), token=1, kind="succeeded"))
+        drive(
+            transaction, _noting(advance_alone(new.id, _make_job, find_no_hold, graphs, known), statements), ANSWERS
+        )
+        assert connection.execute("select count(*) from run_inbox").fetchone() == (0,)
+        assert connection.execute("select count(*) from job where step = 'b'").fetchone() == (1,)
+    return statements
 
-    assert len(statements) == 2
-    assert statements[1] == GUARDED
+
+def test_only_the_last_runs_are_known() -> None:
+    known = KnownRuns()
+    step = StepRecord(key=StepKey("s"), state=StepState.RUNNING, job="j")
+    for number in range(1_001):
+        known.keep(str(number), LoneRun(7, "1", b"{}", Inbox()), [step])
+        known.note_end(str(number), Report(id="j", token=1, kind="succeeded"))
+
+    assert known.take("0") is None
+    assert known.take("1") is not None
+    assert known.take("1") is None
+
+
+def test_only_the_success_of_the_expected_job_needs_no_read() -> None:
+    known = KnownRuns()
+    run, step = LoneRun(7, "1", b"{}", Inbox()), StepRecord(key=StepKey("s"), state=StepState.RUNNING, job="j")
+    for report in (
+        None,
+        Report(id="j", token=1, kind="failed"),
+        Report(id="other", token=1, kind="succeeded"),
+        Report(id="j", token=1, kind="succeeded", result=b"1" * 20_000),
+    ):
+        known.keep("r", run, [step])
+        if report is not None:
+            known.note_end("r", report)
+        assert known.take("r") is None
+    known.keep("r", run, [step])
+    known.forget()
+    known.note_end("r", Report(id="j", token=1, kind="succeeded"))
+    assert known.take("r") is None

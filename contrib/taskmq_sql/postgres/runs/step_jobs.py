@@ -22,6 +22,8 @@ select id, state, version from taskmq.job where id = any($1::uuid[]) and cancel_
 # Fails unless `part0`, the first of the joined statements, changes a row. The server's log has the text of the cast.
 _GUARD: Final = """(case when exists (select from part0) then '1'
   else 'taskmq: another scheduler advances this run, which is no fault' end)::int"""
+# The mark of the rows that the statement writes.
+_MARK: Final = "pg_current_xact_id()::xid::text"
 # The commit does not wait for the disk.
 _UNSYNCED: Final = f"{_GUARD}, set_config('synchronous_commit', 'off', true)"
 
@@ -40,20 +42,21 @@ async def _count_queued(connection: Connection, names: Names, args: Sequence[Any
 async def _change_guarded(connection: Connection, names: Names, args: Sequence[Any]) -> Sequence[Row]:
     guard, changes, jobs, hold = args
     parts = [bind(each) for each in (guard, *changes)]
-    last: tuple[str, Sequence[Any]] = (f"select {_UNSYNCED}", ())
+    last: tuple[str, Sequence[Any]] = (f"select {_UNSYNCED}, {_MARK}", ())
     if jobs:
         statement, values = insertion(jobs, await numbers_of(names, jobs), may_exist=False, hold=hold)
         # A job may be published only once its dispatch is durable.
-        last = (_with_guard(statement, _UNSYNCED if hold is None else _GUARD), values)
+        last = (_with_guard(statement, f"{_UNSYNCED if hold is None else _GUARD}, {_MARK}"), values)
     try:
         rows = await fetch_joined(connection, [*parts, last])
     except asyncpg.InvalidTextRepresentationError:
         # If a change was refused instead, the way with a lock raises its error.
-        return [(None, None)]
+        return [(None, None, "")]
+    mark = rows[0][-1]
     if not jobs:
-        return [([], None)]
+        return [([], None, mark)]
     answers = [Submitted(str(row[0]), True, True, STATES[row[1]], 1) for row in rows]
-    return [(answers, None if hold is None else _batch_of(jobs[0], rows[0]))]
+    return [(answers, None if hold is None else _batch_of(jobs[0], rows[0]), mark)]
 
 
 def _batch_of(job: NewJob, row: Row) -> DispatchBatch | None:

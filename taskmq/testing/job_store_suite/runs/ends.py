@@ -160,6 +160,36 @@ class RunEnds(JobStoreCase):
         assert await driver.runs.pending(limit=10) == []
 
     @case
+    async def test_a_cancellation_before_the_end_of_a_step_is_applied_before_it(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({"a": {"task": "t"}, "b": {"task": "t", "needs": ["a"]}})
+        await driver.advance(run)
+        (job,) = (await driver.dispatch()).jobs
+
+        assert await driver.runs.send(run, NewInboxRow(kind="cancel", id="c"))
+        await driver.schedulers.apply([report(job, "succeeded")])
+        await driver.advance(run)
+        await driver.settle()
+
+        assert await driver.states(run) == {"a": "succeeded", "b": "cancelled"}
+        assert (await driver.step(run, "b")).job == ""
+        assert (await driver.run(run)).state is RunState.CANCELLED
+
+    @case
+    async def test_the_end_of_a_step_counts_although_another_scheduler_has_advanced_the_run(self) -> None:
+        driver, other = RunDriver(self.store()), RunDriver(self.store())
+        run = await driver.start({"a": {"task": "t"}, "w": {"wait": "go"}, "b": {"task": "t", "needs": ["a", "w"]}})
+        await driver.advance(run)
+        (job,) = (await driver.dispatch()).jobs
+        assert await other.send(run, NewInboxRow(kind="signal", id="s", name="go")) == "consumed"
+
+        await driver.schedulers.apply([report(job, "succeeded")])
+        await driver.advance(run)
+
+        assert await driver.states(run) == {"a": "succeeded", "w": "succeeded", "b": "running"}
+        assert await driver.runs.pending(limit=1) == []
+
+    @case
     async def test_other_jobs_may_depend_on_the_job_of_a_step(self) -> None:
         driver = RunDriver(self.store())
         run = await driver.start({"s": {"task": "t"}})
