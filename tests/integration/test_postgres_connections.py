@@ -26,9 +26,12 @@ async def _do_nothing(connection: Connection) -> None:
 
 @asynccontextmanager
 async def _connections(
-    url: str, *, heal: Callable[[Connection], Awaitable[None]] = _do_nothing
+    url: str,
+    *,
+    prepare: Callable[[Connection], Awaitable[None]] = _do_nothing,
+    heal: Callable[[Connection], Awaitable[None]] = _do_nothing,
 ) -> AsyncGenerator[Connections, None]:
-    opened = Connections(url, address=url, name="test", size=1, settings=(), prepare=_do_nothing, heal=heal)
+    opened = Connections(url, address=url, name="test", size=1, settings=(), prepare=prepare, heal=heal)
     try:
         yield opened
     finally:
@@ -115,6 +118,54 @@ async def test_an_abandoned_statement_ends_at_the_server(postgres_url: str, how:
 
         await until(is_over)
         assert await connections.run("read", lambda connection: connection.fetchval("select 7")) == 7
+
+
+@pytest.mark.parametrize("purpose", ["read", "statement", "transaction"])
+async def test_a_cancelled_call_keeps_its_connection(postgres_url: str, purpose: Purpose) -> None:
+    process: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def work(connection: Connection) -> None:
+        process.set_result(await connection.fetchval(_PROCESS))
+        await connection.execute("select pg_sleep(600)")
+
+    async with _connections(postgres_url) as connections, _connections(postgres_url) as others:
+
+        async def has_rolled_back() -> bool:
+            query = "select query = 'rollback' and state = 'idle' from pg_stat_activity where pid = $1"
+            return bool(await others.run("read", lambda other: other.fetchval(query, number)))
+
+        calling = asyncio.create_task(connections.run(purpose, work))
+        number = await process
+        calling.cancel()
+        await asyncio.wait([calling])
+        await until(has_rolled_back)
+
+        assert calling.cancelled()
+        assert await connections.run("read", lambda connection: connection.fetchval(_PROCESS)) == number
+
+
+async def test_a_connection_is_kept_if_its_caller_is_cancelled_while_it_opens(postgres_url: str) -> None:
+    processes: list[int] = []
+    is_prepared = asyncio.Event()
+
+    async def prepare(connection: Connection) -> None:
+        processes.append(await connection.fetchval(_PROCESS))
+        await is_prepared.wait()
+
+    async with _connections(postgres_url, prepare=prepare) as connections:
+
+        async def is_connected() -> bool:
+            return bool(processes)
+
+        calling = asyncio.create_task(connections.run("read", _do_nothing))
+        await until(is_connected)
+        calling.cancel()
+        await asyncio.wait([calling])
+        is_prepared.set()
+        await asyncio.sleep(0)
+
+        await connections.run("read", _do_nothing)
+    assert len(processes) == 1
 
 
 @pytest.mark.parametrize("point", CancelPoint.ALL, ids=str)

@@ -19,8 +19,8 @@ from taskmq.model.states import JobState
 from taskmq.model.units import DAY_MS
 from taskmq.testing.job_store.match import matches
 from taskmq_sql import open_job_store
-from taskmq_sql.postgres.connections import WALKS
 from taskmq_sql.postgres.lists import Known, Scan, Statement, first_id, scans
+from taskmq_sql.postgres.statements.settings import WALKS
 
 pytestmark = pytest.mark.real_time
 

@@ -16,10 +16,10 @@ from taskmq_sql import schedules
 from taskmq_sql.jobs import claims
 from taskmq_sql.jobs.partitions import day_of
 from taskmq_sql.postgres import dependencies, firings, quotas, reports, statements, store, submission, transactions
-from taskmq_sql.postgres.connections import HOT, WALKS
 from taskmq_sql.postgres.runs import step_jobs
 from taskmq_sql.postgres.statements.dispatch import CONFIRM, FIRE, FORGET
 from taskmq_sql.postgres.statements.reports import FORGOTTEN
+from taskmq_sql.postgres.statements.settings import HOT, WALKS
 from taskmq_sql.postgres.statements.submission import SUBMIT, SUBMIT_ALIKE, SUBMIT_AT_ONCE
 from taskmq_sql.postgres.store import PostgresJobStore
 from taskmq_sql.postgres.upkeep.days import days_of

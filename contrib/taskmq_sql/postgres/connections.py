@@ -1,6 +1,7 @@
 """Dedicated, self-healing connections to PostgreSQL."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, Final, Literal, Protocol, TypeVar, cast
@@ -20,43 +21,12 @@ from taskmq_sql.postgres.failures import (
     refusal_of,
     sqlstate,
 )
+from taskmq_sql.postgres.statements.settings import EVERY
 
 T = TypeVar("T")
 
 Row = Any
 """A record of asyncpg: fields by position or by name."""
-
-HOT: Final = (
-    "set enable_seqscan = off",
-    "set enable_nestloop = off",
-    "set enable_mergejoin = off",
-    "set plan_cache_mode = force_generic_plan",
-)
-"""Hot statements have one good plan, by primary keys. Statistics taken while a table was empty would suggest another.
-`lateral` loops leave the planner no choice. Each plan is made once: planning takes longer than execution, and without
-this setting PostgreSQL would plan most statements again for each call, since it expects custom plans to be
-cheaper."""
-LOOKUPS: Final = ("set plan_cache_mode = force_generic_plan",)
-"""Single rows by their keys: one plan each, which prunes daily partitions when execution starts."""
-WALKS: Final = (
-    "set enable_seqscan = off",
-    "set enable_bitmapscan = off",
-    "set enable_sort = off",
-    "set enable_incremental_sort = off",
-    "set plan_cache_mode = force_generic_plan",
-)
-"""Index scans: each statement names the order of its own index, or rows by their keys."""
-LISTS: Final = ("set plan_cache_mode = force_custom_plan",)
-"""Other lists: a generic plan for all tenants would choose the wrong index for most of them."""
-_EVERY: Final = (
-    "set default_transaction_isolation = 'read committed'",
-    # JIT compilation takes longer than any of these statements, and wrong statistics trigger it.
-    "set jit = off",
-    # A process that freezes or loses its network in the middle of a transaction: the server would keep its locks for
-    # hours. Transactions here pause for milliseconds only, and a lease lasts 5 s.
-    "set idle_in_transaction_session_timeout = '5s'",
-    "set tcp_user_timeout = '10s'",
-)
 
 Purpose = Literal["read", "statement", "transaction", "unsynced transaction"]
 """The cost of a lost connection: "read", nothing; "statement", one statement, which may have been committed;
@@ -71,6 +41,8 @@ _BEGIN: Final[dict[Purpose, str]] = {
 _SECONDS_TO_CONNECT: Final = 10.0
 _SECONDS_TO_ANSWER: Final = 60.0
 _SECONDS_TO_CANCEL: Final = 5.0
+# A new connection is ready sooner than one whose server does not answer.
+_SECONDS_TO_RECOVER: Final = 1.0
 _TRIES: Final = 5
 
 
@@ -143,7 +115,7 @@ class Connections:
         self._url = url
         self._address = address
         self._name = name
-        self._settings = [*_EVERY, *settings]
+        self._settings = [*EVERY, *settings]
         self._plans = plans
         self._prepare = prepare
         self._heal = heal
@@ -152,6 +124,7 @@ class Connections:
         self._idle: list[Connection] = []
         self._used: set[Connection] = set()
         self._connecting = TaskSet("store connection", failure="opening a connection to the store failed")
+        self._recovering = TaskSet("store rollback", failure="rolling back a cancelled call at the store failed")
         self._leaving = TaskSet("store cancellation", failure="cancelling a statement at the store failed")
         self._is_closed = False
 
@@ -161,7 +134,8 @@ class Connections:
         A transaction covers all of `work`. If it collides with another one, it rolls back and `work` runs again. If
         the connection of a read or of an open transaction is lost, for example after a stall of 5 s, `work` runs
         once more on a new connection. If `work` raises an exception of its own, the transaction rolls back, and the
-        connection stays open. If the caller is cancelled, the statement is cancelled at the server, too.
+        connection stays open. If the caller is cancelled, the statement is cancelled at the server, too, the
+        transaction rolls back, and the connection stays open.
 
         Raises:
             StoreUnavailable: the server is unreachable or the connection was lost; `is_certain` if nothing was
@@ -190,8 +164,7 @@ class Connections:
                         raise outage_of(self._address, error, is_undone=progress.is_undone) from error
                     was_lost = True
                 except asyncio.CancelledError:
-                    # The cancelled call may have left a transaction open, or an answer unread.
-                    self._cancel_and_drop(connection)
+                    self._recover(connection)
                     raise
                 except Exception:
                     # The work raised it between two statements.
@@ -221,6 +194,7 @@ class Connections:
         """Close all connections and abort what they run."""
         self._is_closed = True
         await self._connecting.aclose(grace=2.0)
+        await self._recovering.aclose(grace=2.0)
         await self._leaving.aclose(grace=2.0)
         for connection in list(self._used):
             self._drop(connection)
@@ -285,6 +259,8 @@ class Connections:
         return True
 
     async def _open(self) -> Connection:
+        if not self._idle:
+            await self._recovering.wait(_SECONDS_TO_RECOVER)
         if self._is_closed:
             raise StoreUnavailable(f"{self._address} is closed")
         while self._idle:
@@ -305,7 +281,7 @@ class Connections:
             return await made
         except asyncio.CancelledError:
             if not made.cancelled() and made.exception() is None:
-                made.result().terminate()
+                self._keep(made.result())
             raise
 
     async def _connect_for(self, made: "asyncio.Future[Connection]") -> None:
@@ -316,7 +292,7 @@ class Connections:
                 made.set_exception(error)
             return
         if made.done():
-            connection.terminate()
+            self._keep(connection)
         else:
             made.set_result(connection)
 
@@ -345,14 +321,33 @@ class Connections:
     def _give_back(self, connection: Connection) -> None:
         if connection in self._used:
             self._used.remove(connection)
-            if self._is_closed or connection.is_closed():
-                connection.terminate()
-            else:
-                self._idle.append(connection)
+            self._keep(connection)
+
+    def _keep(self, connection: Connection) -> None:
+        """Keep a connection for later calls, unless there are enough."""
+        if self._is_closed or connection.is_closed() or len(self._used) + len(self._idle) >= self.size:
+            connection.terminate()
+        else:
+            self._idle.append(connection)
 
     def _drop(self, connection: Connection) -> None:
         self._used.discard(connection)
         connection.terminate()
+
+    def _recover(self, connection: Connection) -> None:
+        """Keep the connection of a cancelled call, which may have left a statement running or a transaction open."""
+        self._used.discard(connection)
+        if connection.is_closed() or self._is_closed:
+            connection.terminate()
+        else:
+            self._recovering.start(self._cancel_and_keep(connection))
+
+    async def _cancel_and_keep(self, connection: Connection) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SECONDS_TO_CANCEL):
+                # asyncpg waits here until the server has cancelled the statement.
+                if await self._roll_back(connection):
+                    self._keep(connection)
 
     def _cancel_and_drop(self, connection: Connection) -> None:
         """Drop a connection whose statement may still run; the server would continue it until the end."""

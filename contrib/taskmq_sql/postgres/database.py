@@ -10,9 +10,10 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from taskmq.contracts.jobs import PARTITIONS, partition_of
 from taskmq.errors import StoreMismatch
 from taskmq_sql.jobs.tables import BASELINE, HEAD, SCHEMA, VERSION_TABLE
-from taskmq_sql.postgres.connections import HOT, LISTS, LOOKUPS, WALKS, Connection, Connections
+from taskmq_sql.postgres.connections import Connection, Connections
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.replica import Replica, Shown
+from taskmq_sql.postgres.statements.settings import HOT, LISTS, LOOKUPS, WALKS
 from taskmq_sql.postgres.transactions import Answers, PostgresRunner
 from taskmq_sql.postgres.upkeep.days import make_days
 from taskmq_sql.runs.known_runs import KnownRuns

@@ -41,7 +41,7 @@ class GroupCommit:
         """Submit one job. It is durable when this returns.
 
         If the caller is cancelled, the job may or may not have been stored; its lane is announced if it may. The
-        cancellation of a lone caller interrupts its commit, and a store may need a new connection for the next one.
+        cancellation of a lone caller interrupts its commit.
 
         Raises:
             StoreUnavailable: the message says whether the job may have been stored.
