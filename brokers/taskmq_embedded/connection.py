@@ -10,6 +10,7 @@ from typing import Final, Generic, Literal, TypeGuard, TypeVar
 
 from taskmq.model.backoff import Backoff
 from taskmq_embedded.file_kind import FileKind, open_file
+from taskmq_embedded.forks import new_lock
 from taskmq_embedded.place import inode_of
 from taskmq_embedded.work import Call, Care, SetCall, Work
 
@@ -60,6 +61,7 @@ class FileConnection(Generic[C]):
         patience: seconds to retry while others lock the file; None: until `give_up`.
         synchronous: durability of `DURABLE` transactions.
         turn: seconds after which a transaction accepts no more work items.
+        lock: held while SQLite is called, by all users of the connection; default: a new one.
 
     Attributes:
         is_waiting: whether it is waiting for others to unlock the file.
@@ -74,6 +76,7 @@ class FileConnection(Generic[C]):
         patience: float | None = None,
         synchronous: Synchronous = "FULL",
         turn: float = _TURN,
+        lock: "threading.RLock | None" = None,
     ) -> None:
         self.path = path
         self.kind = kind
@@ -88,6 +91,7 @@ class FileConnection(Generic[C]):
         self._inode: tuple[int, int] | None = None
         self._begun = 0
         self._is_committing = False
+        self._lock = lock or new_lock()
 
     def transact(self, works: Sequence[Work[C]]) -> list[Exception | None]:
         """Run as many of the work items as fit into a turn in one transaction; return their errors, in order.
@@ -114,9 +118,10 @@ class FileConnection(Generic[C]):
 
     def close(self) -> None:
         """Close the connection; the next transaction opens another. May be called twice."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
 
     def closed_error(self) -> Exception:
         """Return the error for work items that arrive after the close."""
@@ -135,7 +140,8 @@ class FileConnection(Generic[C]):
         while True:
             self._begun = 0
             try:
-                count = self._run(works)
+                with self._lock:
+                    count = self._run(works)
             except _REFUSALS as error:
                 self._roll_back()
                 if self.kind.refused is None:
@@ -206,7 +212,8 @@ class FileConnection(Generic[C]):
         if connection is None or not connection.in_transaction:
             return
         try:
-            connection.execute("ROLLBACK")
+            with self._lock:
+                connection.execute("ROLLBACK")
         except sqlite3.Error:
             self.close()
 

@@ -6,7 +6,6 @@ name the same memory share it, on any thread and loop, until the last of them is
 
 import os
 import sqlite3
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
@@ -17,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from taskmq_embedded.connection import FileConnection
 from taskmq_embedded.file_kind import FileKind, ignore_new_file
+from taskmq_embedded.forks import OPENING, new_lock
 from taskmq_embedded.thread import FileThread
 from taskmq_embedded.work import Care
 
@@ -65,7 +65,7 @@ class _Memory:
     """A connection with its lock, shared within one process."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = new_lock()
         self.process = os.getpid()
         self.connection = sqlite3.connect(
             MEMORY, isolation_level=None, cached_statements=512, check_same_thread=False
@@ -94,7 +94,6 @@ def _new_tables(kind: FileKind) -> bytes:
 
 
 _memories: WeakValueDictionary[tuple[str, Path], _Memory] = WeakValueDictionary()
-_opening = threading.Lock()
 
 
 class _MemoryConnection(FileConnection[C]):
@@ -103,14 +102,14 @@ class _MemoryConnection(FileConnection[C]):
     def __init__(
         self, path: Path, kind: FileKind, enter: Callable[[sqlite3.Connection], AbstractContextManager[C]]
     ) -> None:
-        super().__init__(path, kind, enter)
-        with _opening:
+        with OPENING:
             self._memory = _memories.get((kind.what, path)) or _memories.setdefault((kind.what, path), _Memory())
+        super().__init__(path, kind, enter, lock=self._memory.lock)
 
     def ask(self, function: Callable[[C], T]) -> T:
         """Call `function` in a separate transaction and return its answer."""
         work = _ImmediateCall(function)
-        with self._memory.lock:
+        with self._lock:
             self._commit([work])
         return work.answer[0]
 
