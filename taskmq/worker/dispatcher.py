@@ -175,7 +175,7 @@ class Dispatcher:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything runs, waits here for something other than a slot, or is reported and not acknowledged."""
+        """Whether anything runs, waits here, or is reported and not acknowledged."""
         return self.slots.is_busy or self._settler.reports.is_telling
 
     @property

@@ -123,8 +123,8 @@ class Slots:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything runs, or waits here for something other than a slot."""
-        return bool(self.running) or bool(self.resources) or bool(self._cancelled_items) or self.shards.is_holding
+        """Whether anything runs or waits here. Between two turns of the loop, short runs wait and nothing runs."""
+        return bool(self.running or self.waiting or self._cancelled_items) or self.shards.is_holding
 
     @property
     def in_tasks(self) -> Mapping["asyncio.Task[None]", Delivery]:

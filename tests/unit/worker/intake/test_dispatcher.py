@@ -83,6 +83,22 @@ async def test_a_run_knows_its_resources_and_always_returns_them() -> None:
             assert worker.status().backlog == 0
 
 
+@run_by(play)
+async def test_a_worker_is_busy_while_a_delivery_waits_for_its_turn(app: StagedApp, gate: Gate, /) -> None:
+    # Otherwise a burst would end between two turns of the loop, with all that waits here.
+    gate.open.set()
+    async with working(app) as (worker, _):
+        dispatcher = worker._dispatcher
+        assert dispatcher is not None
+        assert not dispatcher.is_busy
+
+        dispatcher.deliver(FakeDelivery(b'{"task":"gated","id":"a","args":["a"]}'))
+
+        assert dispatcher.is_busy
+        await settle_loop()
+        assert not dispatcher.is_busy
+
+
 @pytest.mark.parametrize(
     ("options", "config", "complaint"),
     [
