@@ -131,16 +131,21 @@ class PartitionLeases:
             await pause(self._waking, wait)
 
     async def release(self, lease: HeldLease) -> None:
-        """Release a partition, so that another scheduler can acquire it at once. Does nothing if it was lost."""
+        """Release a partition, so that another scheduler can acquire it at once. Does nothing if it was lost.
+
+        If the store does not answer, this returns once the lease has expired.
+        """
         # It may have been acquired anew since, with another lease.
         if self._held.get(lease.partition) is not lease:
             return
         del self._held[lease.partition]
         self._releasing.discard(lease.partition)
         try:
-            await self._store.leases.release(partition_key(lease.partition), token=lease.epoch)
-        except (StateUnavailable, StoreUnavailable) as error:
-            _log.warning("partition %d: releasing its lease failed, it expires by itself: %s", lease.partition, error)
+            async with asyncio.timeout_at(lease.until):
+                await self._store.leases.release(partition_key(lease.partition), token=lease.epoch)
+        except (StateUnavailable, StoreUnavailable, TimeoutError) as error:
+            why = str(error) or "the store did not answer"
+            _log.warning("partition %d: releasing its lease failed, it expires by itself: %s", lease.partition, why)
         self._on_free()
 
     async def aclose(self) -> None:

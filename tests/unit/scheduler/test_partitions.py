@@ -67,6 +67,23 @@ async def test_a_store_that_does_not_answer_delays_the_end_of_the_leases_by_two_
     assert stage.clock.since(began) == pytest.approx(2)
 
 
+@run_by(play_one)
+async def test_a_store_that_does_not_answer_delays_a_release_until_the_lease_expires(stage: Stage, /) -> None:
+    store, taken = stage.store, list[HeldLease]()
+    leases = _leases(store, on_acquire=taken.append)
+    running = asyncio.create_task(leases.run())
+    await until(lambda: len(taken) > 0)
+    leases.stop()
+    await running
+    vars(store.dispatching.leases)["release"] = _hang
+
+    async with asyncio.timeout(60):
+        await leases.release(taken[0])
+
+    assert asyncio.get_running_loop().time() == pytest.approx(taken[0].until)
+    await leases.aclose()
+
+
 async def _hang(*_: object, **__: object) -> None:
     await asyncio.Event().wait()
 
