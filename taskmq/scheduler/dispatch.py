@@ -344,8 +344,6 @@ class JobDispatcher:
         queues = sorted({lane.queue for lane in lanes if self._state.shares.goes_by_heads(lane.queue)})
         if not queues:
             return {}
-        # A lane that was served has a different first job now.
-        self._state.is_stale = True
         return {
             lane: (head.due / 1000, inf if head.expires is None else head.expires / 1000)
             for lane, head in (await self._store.heads(queues)).items()
@@ -357,8 +355,10 @@ class JobDispatcher:
             if found[pick.lane] < pick.count:
                 # Jobs that fit on no node are tried again when a job leaves, or at the next poll.
                 self._state.shares.drop(pick.lane)
-        # Expired jobs counted as picked, so their lanes may have more jobs.
-        self._state.is_stale |= any(batch.expired for batch in batches)
+        # Expired jobs counted as picked, so their lanes may have more jobs. A lane that was served has a new head.
+        self._state.is_stale |= any(batch.expired for batch in batches) or any(
+            self._state.shares.goes_by_heads(lane.queue) for lane in found
+        )
 
     def _room(self, queue: str) -> int:
         """Return the free capacity of a queue that any worker may serve."""

@@ -1,8 +1,11 @@
 """Lanes named when jobs become ready: their holder need not poll for them."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from taskmq.contracts.jobs import Lane, decode_lanes, encode_lanes, partition_of, ready_topic
+from taskmq.contracts.jobs import Lane, LaneHead, decode_lanes, encode_lanes, partition_of, ready_topic
+from taskmq.model.jobs.pools import QueuePolicy, Sharing
 from taskmq.model.topology import reports_queue
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play, play_one, until
@@ -93,6 +96,28 @@ async def test_jobs_behind_expired_ones_start_without_polling(stage: Stage, /) -
     await until(lambda: len(player.deliveries) == 64)
 
     assert stage.clock.since(began) < 0.1
+
+
+@run_by(play_one)
+async def test_a_full_queue_that_orders_by_age_is_read_twice_a_second(stage: Stage, /) -> None:
+    await stage.store.share(Sharing(version=1, queues={"work": QueuePolicy(policy="fifo")}))
+    dispatching, read = stage.start().store.dispatching, list[Sequence[str]]()
+    heads = dispatching.heads
+
+    async def count_reads(queues: Sequence[str]) -> dict[Lane, LaneHead]:
+        read.append(queues)
+        return await heads(queues)
+
+    vars(dispatching)["heads"] = count_reads
+    player = await stage.player_of_declared()
+    await stage.submit(100)
+    await player.has(64)
+    await stage.pass_by(1)
+
+    before = len(read)
+    await stage.pass_by(10)
+
+    assert 0 < len(read) - before <= 21
 
 
 @pytest.mark.parametrize("body", [b"", b"[", b"{}", b'[["work"]]', b'[["work","4",""]]', b"\xff", b"[" * 100_000])
