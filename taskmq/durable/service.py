@@ -9,6 +9,7 @@ A group runs its services in an `asyncio.TaskGroup`: once its block has ended, n
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -49,6 +50,8 @@ class ServiceGroup:
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
         self._running: list[tuple[Service, asyncio.Task[None], float]] = []
+        self._longest_grace = math.inf
+        self._ending: tuple[asyncio.Task[None], asyncio.TimerHandle] | None = None
         self._is_stopping = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -67,8 +70,14 @@ class ServiceGroup:
         await asyncio.sleep(0)
 
     def hurry(self, *, grace: float = _GRACE) -> None:
-        """Limit the grace of all services to this many seconds."""
-        self._running = [(service, task, min(own, grace)) for service, task, own in self._running]
+        """Limit the grace of all services to this many seconds; if one is ending, it has them from now on."""
+        self._longest_grace = min(self._longest_grace, grace)
+        if self._ending is not None:
+            task, timer = self._ending
+            loop = asyncio.get_running_loop()
+            if (end := loop.time() + grace) < timer.when():
+                timer.cancel()
+                self._ending = task, loop.call_at(end, task.cancel)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -77,10 +86,12 @@ class ServiceGroup:
         try:
             for service, task, grace in reversed(self._running):
                 service.stop()
-                await asyncio.wait((task,), timeout=grace)
-                if not task.done():
-                    task.cancel()
+                limit = min(grace, self._longest_grace)
+                self._ending = task, asyncio.get_running_loop().call_later(limit, task.cancel)
+                try:
                     await asyncio.wait((task,))
+                finally:
+                    self._ending[1].cancel()
         finally:
             for _, task, _ in self._running:
                 task.cancel()

@@ -159,6 +159,8 @@ class HeldPartition:
         self._preemption = PreemptionWatch(
             session, store, self.state, workers, partition=lease.partition, counts=counts
         )
+        self._recording = ServiceGroup()
+        self._work = ServiceGroup()
         self._is_lost = False
         self._drains = False
 
@@ -181,6 +183,9 @@ class HeldPartition:
         self.dispatcher.abandon()
         for service in (self.timers, self._schedules, self._watch, self._preemption, self._reports, self._batches):
             service.stop()
+        # Otherwise a store that does not answer would delay each service.
+        self._recording.hurry()
+        self._work.hurry()
         self.stop()
 
     async def run(self) -> None:
@@ -189,17 +194,15 @@ class HeldPartition:
         if batches is None:
             return
         name = f"of partition {self.lease.partition}"
-        async with ServiceGroup() as recording:
+        async with self._recording as recording:
             await recording.start(self._batches, f"informs the store of batches {name}", grace=_GRACE)
             try:
-                await self._work(name)
+                await self._run_work(name)
             finally:
                 await self.dispatcher.aclose()
-                if self._is_lost:
-                    recording.hurry()
 
-    async def _work(self, name: str) -> None:
-        async with ServiceGroup() as group:
+    async def _run_work(self, name: str) -> None:
+        async with self._work as group:
             await group.start(self._reports, f"reads reports {name}", grace=_GRACE)
             await group.start(self._watch, f"watches jobs in flight {name}")
             await group.start(self._preemption, f"asks runs to give way {name}")
@@ -212,9 +215,7 @@ class HeldPartition:
                 _log.info("partition %d: waiting for the reports of %d jobs", self.lease.partition, len(ledger))
                 await unless_set(self.state.is_given_up, ledger.is_drained.wait())
             if self._is_lost:
-                # Otherwise a store that does not answer would delay each service, and jobs would be published
-                # meanwhile.
-                group.hurry()
+                # While the services end, nothing may be published.
                 await self.dispatcher.aclose()
 
     async def _take_over(self) -> list[DispatchBatch] | None:

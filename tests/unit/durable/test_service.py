@@ -185,6 +185,30 @@ async def test_services_in_a_hurry_share_no_more_than_the_given_time_each() -> N
     assert loop.time() - began == pytest.approx(3)
 
 
+async def test_services_that_are_ending_can_be_hurried() -> None:
+    story: list[str] = []
+    loop = asyncio.get_running_loop()
+    async with ServiceGroup() as services:
+        await services.start(Part("a", story, ignores=True), "a", grace=30)
+        await services.start(Part("b", story, ignores=True), "b", grace=30)
+        began = loop.time()
+        loop.call_later(5, lambda: services.hurry(grace=2))
+
+    assert story == ["run a", "run b", "stop b", "cancelled b", "stop a", "cancelled a"]
+    assert loop.time() - began == pytest.approx(5 + 2 + 2)
+
+
+async def test_a_hurry_gives_no_service_more_time() -> None:
+    story: list[str] = []
+    loop = asyncio.get_running_loop()
+    async with ServiceGroup() as services:
+        await services.start(Part("a", story, ignores=True), "a", grace=3)
+        began = loop.time()
+        loop.call_later(2, lambda: services.hurry(grace=2))
+
+    assert loop.time() - began == pytest.approx(3)
+
+
 async def test_a_service_interrupted_by_a_foreign_cancellation_runs_again() -> None:
     class Waiting(Part):
         answer: asyncio.Future[None] | None = None
