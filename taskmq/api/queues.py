@@ -79,6 +79,7 @@ class DemandView(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         demand: their number: `stored`, `ready` and `in_hand` together.
         stored: due jobs of the store that are not dispatched yet, at most 100,000; None if the app has no store.
+        is_exact: False if there may be more than `demand` and `stored`.
         ready: messages at the broker that wait for a worker.
         in_hand: messages that workers hold.
         oldest: when the first of the stored jobs became due.
@@ -87,6 +88,7 @@ class DemandView(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     demand: int
     stored: int | None
+    is_exact: bool
     ready: int
     in_hand: int
     oldest: str | None

@@ -172,6 +172,7 @@ class AppQueues(AppCalls):
             queue=name,
             demand=(found.stored or 0) + found.ready + found.in_hand,
             stored=found.stored,
+            is_exact=(found.stored or 0) < MOST_WAITING,
             ready=found.ready,
             in_hand=found.in_hand,
             oldest=None if found.oldest is None else instant_text(found.oldest),

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from taskmq.cli.processes.top import Sample, draw
 from tests.cli.kit import SHOP, Here, Started, declare, run_on_terminal
 from tests.servers import eventually
@@ -42,6 +44,23 @@ def test_top_and_the_list_of_queues_show_what_waits_in_the_store(home: Path, tas
     assert lines[0][:3] == ["queue", "stored", "ready"]
     assert ["images", "1", "0"] in [line[:3] for line in lines]
     assert listed.err.startswith("1 in the store, ")
+
+
+def test_a_number_of_stored_jobs_that_is_not_exact_ends_with_a_plus(
+    home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "shop.py").write_text(SHOP.replace("TaskMQ(", 'TaskMQ(store="sqlite:///jobs.db", ', 1))
+    assert taskmq("job", "submit", "shop.double", "--args", "[2]", "--app", "shop:app").code == 0
+    monkeypatch.setattr("taskmq.app_api.queues.MOST_WAITING", 1)
+
+    listed = taskmq("--app", "shop:app", "queue", "list")
+    shown = taskmq("--app", "shop:app", "queue", "show", "images", "--within", "0.2s")
+    top = taskmq("--app", "shop:app", "top", "--every", "0.2s", "--count", "1")
+
+    assert ["images", "1+", "0"] in [line.split()[:3] for line in listed.out.splitlines()]
+    assert listed.err.startswith("1+ in the store, ")
+    assert ["stored", "1+"] in [line.split() for line in shown.out.splitlines()]
+    assert ["images", "1+", "0"] in [line.split()[:3] for line in top.out.splitlines()]
 
 
 def test_top_ends_after_the_given_number_of_refreshes(home: Path, taskmq: Here) -> None:

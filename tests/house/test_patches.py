@@ -24,6 +24,7 @@ _PATCHED: Final[dict[str, set[str]]] = {
         "integration/test_parcel_rollbacks.py: entities._PARCEL_TTL",
         "cli/test_audited_commands.py: taskmq.workflow.runs.service._PATIENCE",
         "cli/test_dlq.py: taskmq.cli.dead_letters._watch",
+        "cli/test_top.py: taskmq.app_api.queues.MOST_WAITING",
         "cli/test_workflow.py: taskmq.workflow.runs.service._PATIENCE",
         "unit/client/test_large_arguments.py: loading._LATER",
         "unit/client/test_large_arguments.py: loading._PAUSES",

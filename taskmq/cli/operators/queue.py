@@ -34,7 +34,7 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
     names = [name.strip() for name in queues.split(",")] if queues else []
     found = ask(lambda api: api.queues.list(names))
     groups = {group.queue: group for group in found.queues}
-    stored = {group.queue: group.stored for group in found.queues if group.stored}
+    stored = {group.queue: stored_of(group) for group in found.queues if group.stored}
     columns = [name for name in _COLUMNS if name != "stored" or stored]
     flow = FLOW if any(group.entered is not None for group in found.queues) else ()
     paused = ["paused"] if any(line.paused for line in found.items) else []
@@ -46,7 +46,8 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
     ready, in_hand = sum(line.ready for line in found.items), sum(line.in_hand or 0 for line in found.items)
     sums = f"{ready} ready, {in_hand} in workers"
     if stored:
-        sums = f"{sum(stored.values())} in the store, {sums}"
+        more = "" if all(group.is_exact for group in found.queues) else "+"
+        sums = f"{sum(group.stored or 0 for group in found.queues)}{more} in the store, {sums}"
     for group in found.queues:
         if group.advice:
             note(f"{group.queue} {group.advice}")
@@ -67,7 +68,7 @@ def show(queue: str, /, *, within: str = "1s") -> None:
     def record() -> dict[str, Any]:
         return {
             "queue": found.queue,
-            "stored": found.stored,
+            "stored": stored_of(found),
             "oldest": None if found.oldest is None else text_of_instant(found.oldest),
             "ready": found.ready,
             "in_hand": found.in_hand,
@@ -202,6 +203,13 @@ def _row(line: "QueueLine") -> dict[str, Any]:
         "consumers": line.consumers,
         "paused": _describe_pause(line.paused),
     }
+
+
+def stored_of(queue: "QueueGroup | QueueView | None") -> int | str | None:
+    """Return the number of a queue's jobs in the store; for people with a "+" if there may be more."""
+    if queue is None:
+        return None
+    return queue.stored if queue.is_exact or current_globals().output != "table" else f"{queue.stored}+"
 
 
 def flow_of(queue: "QueueGroup | QueueView | None") -> dict[str, Any]:

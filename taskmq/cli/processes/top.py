@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from taskmq.cli.globals import current_globals
-from taskmq.cli.operators.queue import FLOW, flow_of
+from taskmq.cli.operators.queue import FLOW, flow_of, stored_of
 from taskmq.cli.operators.workers import describe, describe_in_full
 from taskmq.cli.output import printable, when, write_json, write_line, write_plain
 from taskmq.cli.server_link import Api, ask
@@ -181,7 +181,8 @@ class _Watch:
     def _row(self, each: "QueueLine", group: "QueueGroup | None") -> Mapping[str, Any]:
         return {
             "queue": each.queue,
-            "stored": group and group.stored,
+            "stored": stored_of(group),
+            "is_exact": group is None or group.is_exact,
             "ready": each.ready,
             "change": round((each.ready - self._before.get(each.queue, each.ready)) / self._pause, 1),
             "unsettled": each.in_hand,

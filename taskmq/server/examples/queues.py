@@ -136,6 +136,7 @@ QUEUES: Final[Mapping[str, Example]] = {
                 "queue": "images",
                 "demand": 3416,
                 "stored": 3400,
+                "is_exact": True,
                 "ready": 12,
                 "in_hand": 4,
                 "oldest": "2027-01-30T17:12:01.250Z",

@@ -73,6 +73,7 @@ def test_the_demand_of_a_queue_scales_workers_by_the_jobs_in_the_store(filled_si
     found = filled_site("GET", path, by="all-viewer").json()
 
     assert (found["demand"], found["stored"], found["ready"], found["in_hand"]) == (42, 40, 2, 0)
+    assert found["is_exact"]
     assert found["oldest"].startswith("20")
     # By the formula of KEDA: the metric divided by the target, rounded up.
     assert math.ceil(found[trigger["valueLocation"]] / int(trigger["targetValue"])) == 3
@@ -93,9 +94,11 @@ def test_a_queue_with_too_many_jobs_or_tenants_says_so(filled_site: Site, monkey
 
     listed = filled_site("GET", "/queues?within=0.01", by="all-viewer").json()["queues"]
     shown = filled_site("GET", "/queues/work?within=0.01", by="all-viewer").json()
+    demand = filled_site("GET", "/queues/work/demand", by="all-viewer").json()
 
     assert [one["queue"] for one in listed if not one["is_exact"]] == ["work"]
     assert (len(shown["by_tenant"]), shown["tenants"], shown["is_exact"]) == (1, 2, False)
+    assert (demand["stored"], demand["is_exact"]) == (2, False)
 
 
 def test_a_queue_is_one_row_with_its_parts_and_its_letters_need_no_worker(filled_site: Site) -> None:

@@ -23,7 +23,7 @@ function itemsOf(one, at) {
   const state = stateOf(one);
   const age = one.oldest ? (at - Date.parse(one.oldest)) / 1000 : 0;
   const waiting = backlogOf(one);
-  const depth = `${jobs({ count: waiting, is_exact: true })} ${waiting === 1 ? "waits" : "wait"}`;
+  const depth = `${jobs({ ...one, count: waiting })} ${waiting === 1 ? "waits" : "wait"}`;
   const item = { icon: state?.icon ?? "queues", kind: "warn", more: age > 1 ? `${depth}, the oldest for ${span(age)}` : depth, href: to(["queues", one.queue]) };
   if (state?.word === "No workers") return [{ ...item, kind: "bad", text: `${one.queue} has no workers` }];
   if (state?.word === "Growing") return [{ ...item, text: `${one.queue} ${one.advice}` }];

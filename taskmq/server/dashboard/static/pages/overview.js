@@ -4,7 +4,7 @@ import { may } from "../lib/api.js";
 import { Attention } from "../lib/attention.js";
 import { backlogOf, isWork, placesOf, stateOf, waitOf } from "../lib/backlog.js";
 import { useData } from "../lib/data.js";
-import { count, countText, failure, plural } from "../lib/format.js";
+import { countText, failure, plural } from "../lib/format.js";
 import { Plots, RANGES, Ranges, since, useFigures } from "../lib/figures.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { Icon } from "../lib/icons.js";
@@ -86,7 +86,7 @@ function Depths({ loaded }) {
   return html`<${Section} title="Queues" kind="is-wide" actions=${link}><${Loading} loaded=${loaded}>${(/** @type {any} */ { queues }) => html`<${Table} none="No queues." label="Queues" columns=${["Queue", "Where jobs are", ["Backlog", "number"], ["Oldest", "number p2"], "State"]}>${queues.filter(isWork).sort((a, b) => backlogOf(b) - backlogOf(a)).slice(0, MOST_QUEUES).map((one) => html`<tr key=${one.queue} data-row>
         <td><a href=${to(["queues", one.queue])}>${one.queue}</a></td>
         <td class="bars"><${Segments} of=${[...placesOf(one)]} /></td>
-        <td class="number">${count(backlogOf(one))}</td><td class="number p2">${waitOf(one, loaded.at)}</td><td><${QueueWord} state=${stateOf(one)} /></td></tr>`)}<//>`}<//><//>`;
+        <td class="number">${countText({ ...one, count: backlogOf(one) })}</td><td class="number p2">${waitOf(one, loaded.at)}</td><td><${QueueWord} state=${stateOf(one)} /></td></tr>`)}<//>`}<//><//>`;
 }
 
 /** Lists jobs that match a filter, if the summary counts any. */
