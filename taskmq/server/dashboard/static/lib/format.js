@@ -65,9 +65,9 @@ export function span(seconds) {
   if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 59.5) return `${seconds < 9.95 && seconds % 1 ? seconds.toFixed(1) : Math.round(seconds)} s`;
   const whole = Math.round(seconds);
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
-  if (whole < 86400) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
-  return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
+  const [size, unit, part, less] = whole < 3600 ? [60, "min", 1, "s"] : whole < 86400 ? [3600, "h", 60, "min"] : [86400, "d", 3600, "h"];
+  const rest = Math.floor((whole % size) / part);
+  return `${Math.floor(whole / size)} ${unit}${rest ? ` ${rest} ${less}` : ""}`;
 }
 
 /** Return the seconds between two times; undefined if one is missing.
