@@ -201,11 +201,19 @@ class AppSchedules(AppCalls):
         found = await self._schedules.abackfill(full, start, end, dry_run=dry_run)
         return BackfillView(run=found.run, instants=[_text(at) for at in found.instants], has_more=found.has_more)
 
-    async def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> ScheduleList:
+    async def page(
+        self, prefix: str = "", *, workflow: str = "", limit: int = 50, cursor: str | None = None
+    ) -> ScheduleList:
         """Return a page of the schedules whose names have this prefix, sorted by name.
 
         Without a store or a state, all schedules of the code are returned at once.
+
+        Args:
+            workflow: instead, return those that start this workflow: of the code, and of up to `limit` others whose
+                names begin with the workflow's.
         """
+        if workflow:
+            return await self._starting(f"workflow {workflow}", await self.page(workflow, limit=limit))
         behind = tenant_key(self._caller.tenant or None, cursor or "")
         try:
             page = await self._schedules.alist(prefix, tenant=self._caller.tenant, after=behind, limit=limit)
@@ -225,6 +233,14 @@ class AppSchedules(AppCalls):
             reactions,
             is_of_code_alone=any(one.status is None for one in found),
         )
+
+    async def _starting(self, what: str, page: ScheduleList) -> ScheduleList:
+        """Return those of a page, and of the code, that start this."""
+        found = {line.name: line for line in page.items if line.starts == what}
+        own = {} if self._caller.tenant else dict(self._schedules)
+        names = [name for name, entry in own.items() if entry.starts == what and name not in found]
+        found |= {line.name: line for line in render_all(self._line, [await self._read(name) for name in names])}
+        return ScheduleList([found[name] for name in sorted(found)], None)
 
     async def list(self, prefix: str = "") -> AsyncIterator[ScheduleLine]:
         cursor: str | None = ""

@@ -122,7 +122,7 @@ def _example(method: str, url: str) -> Any:
     if name == "searchLogs" and "run_id=" in query:
         name = "getRunLogs"
     answered = next(iter(EXAMPLES[name].answers.values()))
-    if name == "listSchedules" and "prefix=nightly" in query:
+    if name == "listSchedules" and "workflow=nightly" in query:
         (schedule,) = answered["items"]
         return answered | {"items": [schedule | {"starts": "workflow nightly", "task": None}]}
     if name in {"getJobLogs", "getRunLogs"} and "cursor=" in query:

@@ -91,9 +91,16 @@ class ScheduleCalls(Calls):
         body = BackfillBody(start=start, end=end, dry_run=dry_run)
         return self._connection.ask("backfillSchedule", BackfillView, path={"name": name}, body=body)
 
-    def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> ScheduleList:
-        """Return a page of the schedules whose names have this prefix."""
-        query = {"prefix": prefix, "limit": limit, "cursor": cursor}
+    def page(
+        self, prefix: str = "", *, workflow: str = "", limit: int = 50, cursor: str | None = None
+    ) -> ScheduleList:
+        """Return a page of the schedules whose names have this prefix.
+
+        Args:
+            workflow: instead, return those that start this workflow: of the code, and others whose names begin with
+                the workflow's.
+        """
+        query = {"prefix": prefix, "workflow": workflow, "limit": limit, "cursor": cursor}
         return self._connection.ask("listSchedules", ScheduleList, query=query)
 
     def list(self, prefix: str = "", *, page_size: int = 200) -> Iterator[ScheduleLine]:

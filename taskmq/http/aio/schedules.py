@@ -90,9 +90,16 @@ class AsyncScheduleCalls(AsyncCalls):
         body = BackfillBody(start=start, end=end, dry_run=dry_run)
         return await self._connection.ask("backfillSchedule", BackfillView, path={"name": name}, body=body)
 
-    async def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> ScheduleList:
-        """Return a page of the schedules whose names have this prefix."""
-        query = {"prefix": prefix, "limit": limit, "cursor": cursor}
+    async def page(
+        self, prefix: str = "", *, workflow: str = "", limit: int = 50, cursor: str | None = None
+    ) -> ScheduleList:
+        """Return a page of the schedules whose names have this prefix.
+
+        Args:
+            workflow: instead, return those that start this workflow: of the code, and others whose names begin with
+                the workflow's.
+        """
+        query = {"prefix": prefix, "workflow": workflow, "limit": limit, "cursor": cursor}
         return await self._connection.ask("listSchedules", ScheduleList, query=query)
 
     def list(self, prefix: str = "", *, page_size: int = 200) -> AsyncIterator[ScheduleLine]:

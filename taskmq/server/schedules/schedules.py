@@ -32,11 +32,15 @@ SCHEDULES: Final = Handlers("schedules")
 async def list_schedules(
     api: ApiGiven,
     prefix: Annotated[str, QueryParameter(max_length=255)] = "",
+    workflow: Annotated[str, QueryParameter(max_length=255)] = "",
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> ScheduleList:
-    """Return a tenant's schedules ordered by name; for an instance role, the app's and all tenants'."""
-    return await api.schedules.page(prefix, limit=limit, cursor=cursor)
+    """Return a tenant's schedules ordered by name; for an instance role, the app's and all tenants'.
+
+    `workflow` selects those that start this workflow: of the code, and others whose names begin with the workflow's.
+    """
+    return await api.schedules.page(prefix, workflow=workflow, limit=limit, cursor=cursor)
 
 
 @SCHEDULES.handle("GET /schedules/{name}", "getSchedule", Permission.SCHEDULES_READ, "Get a schedule")

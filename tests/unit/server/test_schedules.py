@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from taskmq import Workflow
 from taskmq.app_api.views import render_all
 from taskmq.schedules.triggers import Every, every
 from tests.unit.server.kit import Site
@@ -33,6 +34,23 @@ def test_a_rule_is_explained_before_it_is_stored(site: Site) -> None:
     assert (wrong.status_code, without.status_code) == (400, 400)
     assert "61" in wrong.text
     assert site("GET", "/schedules/nightly", by="all-viewer").json()["tz"] == "UTC"
+
+
+def test_schedules_are_found_by_the_workflow_that_they_start(site: Site) -> None:
+    report = site.app.tasks["report"]
+
+    @site.app.workflow(name="album", queue="work")
+    def album() -> Workflow[Any]:
+        return report.s()
+
+    site.app.every("1d", name="in the evening")(album)
+    site.app.every("1d", name="album report")(report)
+
+    found = site("GET", "/schedules?workflow=album", by="all-viewer").json()
+    others = site("GET", "/schedules?workflow=alb", by="all-viewer").json()
+
+    assert [(one["name"], one["starts"]) for one in found["items"]] == [("in the evening", "workflow album")]
+    assert (others["items"], site("GET", "/schedules?workflow=album").json()["items"]) == ([], [])
 
 
 def test_occurrences_of_the_past_are_listed_by_a_dry_run(site: Site) -> None:

@@ -68,7 +68,7 @@ export function Grid({ runs, chosen, choose }) {
 
 /** Return what started a run; "" if only the audit says it.
  * @param {any} run */
-function starterOf({ tenant, scheduled_for, labels: { schedule }, parent, parent_step }) {
+export function starterOf({ tenant, scheduled_for, labels: { schedule }, parent, parent_step }) {
   if (!scheduled_for) return parent && html`<a href=${to(["runs", parent])}>${parent_step || parent}</a>`;
   // To a user of several tenants who has chosen none, the schedules of tenants have longer names.
   return schedule && tenant === ownTenant() ? html`<a href=${to(["schedules", schedule])}>${schedule}</a>` : schedule || "a schedule";

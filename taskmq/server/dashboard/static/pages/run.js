@@ -7,6 +7,7 @@ import { ValueForm } from "../lib/fields.js";
 import { LiveLog } from "../lib/follow.js";
 import { count, pretty, quote, ran, span } from "../lib/format.js";
 import { Graph } from "../lib/graph.js";
+import { starterOf } from "../lib/grid.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { LEVELS } from "../lib/log.js";
 import { Code, Confirm, Dialog, Empty, Facts, Hash, Head, Id, Loading, markOf, notify, Section, Segments, Select, State, Table, When } from "../lib/parts.js";
@@ -161,7 +162,7 @@ function Details({ run, steps, params, chosen, reload }) {
     <div class="two"><${Section} title="Details"><${Facts} of=${[
         ["Workflow", run.workflow && html`<a href=${to(["workflows", run.workflow])}>${run.workflow}</a>`], ["Version", html`<${Hash} of=${run.version} />`], ["Tenant", run.tenant],
         ["Started", html`<${When} at=${run.started} exact />`], ["Got a place", run.begun && html`<${When} at=${run.begun} exact />`], ["Ended", run.ended && html`<${When} at=${run.ended} exact />`], ["Ran", span(ran(run))],
-        ["Scheduled for", run.scheduled_for], ["Started by", run.parent && html`<a href=${to(["runs", run.parent])}>${run.parent_step || run.parent}</a>`], ["Redrives", run.generation || ""],
+        ["Scheduled for", run.scheduled_for], ["Started by", starterOf(run)], ["Redrives", run.generation || ""],
         ["Labels", Object.entries(run.labels).map(([name, value]) => `${name}: ${value}`).join(", ")], ["Id", run.run_id],
       ]} /><//>
       <div>${run.params !== null && html`<${Section} title="Parameters"><${Code} label="Parameters" text=${pretty(run.params)} /><//>`}

@@ -65,10 +65,10 @@ function Details({ name, found, versions, query, reload }) {
   const [open, show] = useState("");
   const filter = `workflow:${quote(name)}`;
   const listed = useData(may("workflows.read") ? "runs" : null, { filter, limit: RUNS, expand: "steps" }, ["job"], 5000);
-  const planned = useData(may("schedules.read") ? "schedules" : null, { prefix: found.name, limit: 50 }, ["job"], 30_000);
+  const planned = useData(may("schedules.read") ? "schedules" : null, { workflow: found.name }, ["job"], 30_000);
   const runs = (listed.data?.items ?? []).map((/** @type {any} */ run) => ({ ...run, marks: (run.marks ?? []).map(withSignal) }));
   const chosen = query.run ? runs.find((/** @type {any} */ run) => run.run_id === query.run) : runs[0];
-  const schedules = (planned.data?.items ?? []).filter((/** @type {any} */ one) => one.task === null && one.starts === `workflow ${found.name}`);
+  const schedules = planned.data?.items ?? [];
   const single = schedules.length === 1 ? schedules[0] : null;
   const activate = async () => { await send(`workflows/${part(name)}/activate`, { version: open }); notify("Activated."); reload(); };
   const canActivate = may("definitions.change") && !versions.items.some((/** @type {any} */ one) => one.is_shared);
@@ -85,7 +85,7 @@ function Details({ name, found, versions, query, reload }) {
       : html`<${Section} title="Last runs"><p class="dim">No runs yet.</p><//>`}<//>`}
     <div class="two">${runs.length > 0 && html`<${SlowestSteps} runs=${runs} />`}
     <${Loading} loaded=${planned}>${() => schedules.slice(0, SCHEDULES).map((/** @type {any} */ one) => html`<${NextStarts} key=${one.name} schedule=${one} reload=${planned.reload} hasChanges=${!single && canChange} />`)}<//>
-    ${schedules.length > SCHEDULES && html`<p><a href=${to("schedules", { prefix: found.name })}>Schedules that begin with ${found.name}</a></p>`}
+    ${schedules.length > SCHEDULES && html`<p><a href=${to("schedules")}>${schedules.length - SCHEDULES} more schedules</a></p>`}
     <${Section} title="Versions"><${Table} label="Versions" columns=${["Version", "Stored", "State", ""]}>${versions.items.map((/** @type {any} */ one) => html`<tr key=${one.version} data-row aria-current=${one.version === found.version ? "true" : undefined}>
       <td><a href=${here({ version: one.version, from: "" })}><${Hash} of=${one.version} /></a></td><td><${When} at=${one.at} /></td><td>${one.is_current ? "current" : ""}</td>
       <td><div class="actions">${one.version !== found.version && html`<a href=${here({ from: one.version })}>Compare<span class="sr"> with ${one.version}</span></a>`}${canActivate && !one.is_current && html`<button type="button" onClick=${() => show(one.version)}>Activate<span class="sr"> ${one.version}</span> …</button>`}</div></td></tr>`)}<//><//>
