@@ -12,6 +12,7 @@ import pytest
 
 from taskmq.model.units import DAY_MS
 from taskmq.testing.job_store_suite.driver import JobDriver, report
+from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from taskmq_sql import schedules
 from taskmq_sql.jobs import claims
 from taskmq_sql.jobs.partitions import day_of
@@ -228,6 +229,32 @@ async def test_an_advance_of_a_run_does_not_wait_for_the_disk(job_store_url: str
 
     assert await runs.run("unsynced transaction", read) == "off"
     assert await runs.run("transaction", read) == "on"
+    await store.aclose()
+
+
+async def test_the_end_of_a_lone_step_is_applied_by_one_statement_without_a_read(job_store_url: str) -> None:
+    store = PostgresJobStore(job_store_url)
+    driver = RunDriver(store)
+    run = await driver.start(
+        {"a": {"task": "t"}, "b": {"task": "t", "needs": ["a"]}, "c": {"task": "t", "needs": ["b"]}}
+    )
+    await driver.advance(run)
+    await driver.finish(run, "a")
+    (job,) = (await driver.dispatch()).jobs
+    sent: list[str] = []
+
+    def note(record: Any) -> None:
+        sent.append(record.query)
+
+    async def note_statements(connection: Any) -> None:
+        connection.add_query_logger(note)
+
+    await store._database.runs.run("read", note_statements)  # pyright: ignore[reportPrivateUsage]
+    await store.dispatching.apply([report(job, "succeeded")])
+    await driver.advance(run)
+
+    assert await driver.states(run) == {"a": "succeeded", "b": "succeeded", "c": "running"}
+    assert len(sent) == 1
     await store.aclose()
 
 
