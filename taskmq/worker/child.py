@@ -5,8 +5,13 @@ drains when its standard input ends, because then the supervisor is gone. It wri
 when it is ready, then its status (`taskmq.worker.child_protocol`).
 """
 
-import asyncio
 import gc
+
+if __name__ == "__main__":
+    # The imported modules stay: the collector would scan them again and again, and several times at the exit.
+    gc.disable()
+
+import asyncio
 import logging
 import os
 import signal
@@ -171,6 +176,6 @@ async def _supervisor_gone(lifeline: int, drain: Callable[[], None]) -> None:
 
 
 if __name__ == "__main__":
-    # The imported modules stay: the collector would scan them again and again, and several times at the exit.
     gc.freeze()
+    gc.enable()
     sys.exit(main(int(sys.argv[1])))

@@ -367,6 +367,7 @@ def test_a_child_without_a_supervisor_reports_ready_and_drains_when_its_input_en
     local_project: Project,
 ) -> None:
     project = local_project
+    project.write("import gc\nfrom jobs import app, note\nnote('collects', gc.isenabled())\n", "loading.py")
     reading, writing = os.pipe()
     child = subprocess.Popen(
         [sys.executable, "-m", "taskmq.worker.child", str(writing)],
@@ -378,13 +379,15 @@ def test_a_child_without_a_supervisor_reports_ready_and_drains_when_its_input_en
     )
     os.close(writing)
     assert child.stdin is not None
-    order = ChildSpec(target="jobs", config=WorkerConfig(name="alone"))
+    order = ChildSpec(target="loading", config=WorkerConfig(name="alone"))
     child.stdin.write(msgspec.json.encode(order) + b"\n")
     child.stdin.flush()
 
     with os.fdopen(reading, "rb") as status:
         ready = json.loads(status.readline())
-    assert ready["app"] == "jobs"
+    assert ready["app"] == "loading"
+    # Only the modules of taskmq are imported without the collector.
+    assert project.ledger == [["collects", "True"]]
     project.send("gated", "g")
     project.wait_for("started", "g")
     child.stdin.close()
