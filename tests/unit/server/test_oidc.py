@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -46,6 +47,12 @@ _SETTINGS = OidcSettings(
 )
 
 
+@cache
+def _build_key(name: str) -> rsa.RSAPrivateKey:
+    """Return the key of that name, the same one for every test: a new one takes longer than most of them."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
 class _Provider:
     """A provider that signs in any visitor as configured."""
 
@@ -72,8 +79,7 @@ class _Provider:
 
     def rotate(self, name: str) -> None:
         """Sign with another key from now on; the previous one is gone."""
-        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        self._keys = {name: key}
+        self._keys = {name: _build_key(name)}
 
     def sign(self, claims: dict[str, Any], *, key: Any = None, algorithm: str = "RS256") -> str:
         ((name, own),) = self._keys.items()
@@ -344,7 +350,7 @@ def test_an_invalid_id_token_is_refused(name: str, site: _Site) -> None:
 
 def test_a_token_without_a_signature_of_the_provider_is_refused(site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
     sign = site.provider.sign
-    stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    stranger = _build_key("stranger")
     curve = ec.generate_private_key(ec.SECP256R1())
     for key, algorithm in ((stranger, "RS256"), (curve, "ES256"), (_SECRET * 8, "HS256"), ("", "none")):
         monkeypatch.setattr(
