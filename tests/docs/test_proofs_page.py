@@ -13,7 +13,7 @@ from taskmq.errors import PublishUnknown, SendError
 from tests.cli.kit import Started
 from tests.docs.blocks import ROOT
 from tests.parts import LATER
-from tests.servers import StartRabbitMQ, eventually
+from tests.servers import RabbitMQ, eventually
 
 _GUARANTEES, _PROOFS = ROOT / "docs" / "guarantees.md", ROOT / "docs" / "proofs.md"
 _TEST = re.compile(r"`((?:tests|taskmq)/[\w/]+\.py)::(\w+)`")
@@ -128,13 +128,12 @@ def note(number: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_broker_that_blocks_publishing_loses_no_job_and_tells_the_sender(
-    tmp_path: Path, own_rabbitmq: StartRabbitMQ, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rabbitmq_server: RabbitMQ, amqp_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Block for longer than a send may take: it ends as unknown, and its job runs once the broker continues."""
     (tmp_path / "standstill.py").write_text(_NOTES)
     monkeypatch.syspath_prepend(tmp_path)
-    server = own_rabbitmq()
-    monkeypatch.setenv("TASKMQ_URL", server.url)
+    monkeypatch.setenv("TASKMQ_URL", amqp_url)
     import standstill  # type: ignore[import-not-found]  # the test has written it
 
     outcomes: dict[int, SendError | None] = {}
@@ -150,10 +149,10 @@ def test_a_broker_that_blocks_publishing_loses_no_job_and_tells_the_sender(
         notes = tmp_path / "notes"
         return [int(line) for line in notes.read_text().splitlines()] if notes.exists() else []
 
-    with standstill.app, Started(tmp_path, "worker", "standstill:app", env={"TASKMQ_URL": server.url}) as worker:
+    with standstill.app, Started(tmp_path, "worker", "standstill:app", env={"TASKMQ_URL": amqp_url}) as worker:
         worker.says("waiting for jobs")
         send(0)
-        server.pause()
+        rabbitmq_server.pause()
         try:
             senders = [threading.Thread(target=send, args=(number,)) for number in range(1, 21)]
             for sender in senders:
@@ -161,7 +160,7 @@ def test_a_broker_that_blocks_publishing_loses_no_job_and_tells_the_sender(
             for sender in senders:
                 sender.join()
         finally:
-            server.resume()
+            rabbitmq_server.resume()
         eventually(lambda: set(read_numbers()) == set(range(21)), "each job", within=_PATIENCE)
 
     assert {type(outcome) for number, outcome in outcomes.items() if number} == {PublishUnknown}
