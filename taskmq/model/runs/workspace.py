@@ -36,7 +36,7 @@ _MOST_READS: Final = 2_000
 _FIRST_PAUSE: Final = 100
 _MOST_REFUSALS: Final = 10
 
-# A list may have 8 MiB, and is split in each transaction that starts children of its step.
+# A list may have 8 MiB, and each transaction that starts children of its step needs an item of it.
 _CACHED_LISTS: Final = 4
 
 T = TypeVar("T")
