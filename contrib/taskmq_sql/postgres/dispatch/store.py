@@ -53,6 +53,7 @@ from taskmq_sql.postgres.statements.dispatch import (
 )
 from taskmq_sql.postgres.transactions import drive
 from taskmq_sql.postgres.upkeep.days import drop_days, make_days
+from taskmq_sql.postgres.upkeep.vacuum import Vacuum
 from taskmq_sql.retention import forget_old
 from taskmq_sql.runs import SqlRuns
 from taskmq_sql.schedules import SqlSchedules
@@ -79,6 +80,7 @@ class PostgresDispatch(SharedDispatch):
         self._runs = runs
         self._names = database.names
         self._due_jobs = DueJobs(database)
+        self._vacuum = Vacuum(database.upkeep)
 
     @property
     def partitions(self) -> int:
@@ -210,6 +212,7 @@ class PostgresDispatch(SharedDispatch):
             rows, key=lambda row: (order[row["queue"], row["priority"], row["tenant"]], row["due"], row["id"].bytes)
         )
         jobs = await dispatched_jobs(rows, self._database.dispatches, self._names)
+        self._vacuum.count(len(rows))
         return DispatchBatch(rows[0]["batch"], False, jobs, rows[0]["expired"])
 
     async def confirm(self, batches: Sequence[int]) -> None:
@@ -217,6 +220,8 @@ class PostgresDispatch(SharedDispatch):
 
     async def forget(self, batches: Sequence[int]) -> None:
         await self._for_batches(FORGET, batches)
+        # Here, because no job waits for this call.
+        await self._vacuum.run()
 
     async def undispatch(
         self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
