@@ -18,6 +18,15 @@ _PATCHED: Final[dict[str, set[str]]] = {
         "integration/test_system_health.py: system._DOCTOR_TIMEOUT",
         "integration/test_system_health.py: system._TIMEOUT",
     },
+    "A period, or a limit of time for a silent part: tests of what happens then would wait for many of them.": {
+        "integration/test_health.py: diagnosis._TIMEOUT",
+        "integration/test_health.py: diagnosis._WORKERS_ANSWER",
+        "integration/test_job_store_faults.py: taskmq_sql.postgres.connections.EVERY",
+        "integration/test_store_replica.py: replica_standby._PATIENCE",
+        "integration/test_system_health.py: health._WORKERS_ANSWER",
+        "integration/test_system_health.py: listener._PERIOD",
+        "integration/test_system_health.py: system._WORKERS_ANSWER",
+    },
     "A pause or a bound that is a constant on purpose: a test would take minutes, or too much memory.": {
         "faults/test_recovery.py: queue_consumer.reconnect_backoff",
         "integration/test_redis_faults.py: taskmq_redis.link.pubsub._PING",

@@ -146,7 +146,9 @@ def test_a_refused_password_is_not_quoted(
     ("tokens", "ready"),
     [
         (("-v", "worker", "shop:app", "--processes", "2"), "waiting for jobs"),
-        (("-v", "beat", "shop:app"), "schedule"),
+        pytest.param(
+            ("-v", "beat", "shop:app"), "schedule", marks=pytest.mark.nightly("tests/integration/test_credentials.py")
+        ),
     ],
 )
 def test_the_password_is_in_no_process_list_and_no_output(
@@ -277,9 +279,11 @@ def test_no_error_traceback_repr_or_address_shows_the_password(
         except TaskMQError as error:
             shown.extend((str(error), repr(error), repr(vars(error)), traceback.format_exc()))
 
+    async def attempt_all(urls: list[str]) -> None:
+        await asyncio.gather(*map(attempt, urls))
+
     with PortLease(1) as lease, TokenServer(client_id="other", secret="other") as tokens:
-        for url in _broken(marked_login, lease.ports[0], Authority(tmp_path / "ca"), tokens):
-            asyncio.run(attempt(url))
+        asyncio.run(attempt_all(_broken(marked_login, lease.ports[0], Authority(tmp_path / "ca"), tokens)))
 
     assert len(shown) > 30
     assert not [text for text in shown if PASSWORD in text]

@@ -23,10 +23,10 @@ from tests.unit.store_kit import Database, StagedStore
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.real_time, pytest.mark.slow, pytest.mark.timeout(120)]
 
-_JOBS = 600
-_CUTS = 8
+_JOBS = 240
+_CUTS = 4
 _SLOTS = 8
-_SHORT_JOBS = 6_000
+_SHORT_JOBS = 3_000
 
 
 @asynccontextmanager

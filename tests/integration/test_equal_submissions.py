@@ -45,7 +45,7 @@ def test_equal_calls_of_several_processes_are_one_job_and_one_key(tmp_path: Path
     script = tmp_path / "shop.py"
     script.write_text(_SHOP)
     seen: set[str] = set()
-    for seed, order in (("1", "1"), ("2", "-1"), ("3", "1")):
+    for seed, order in (("1", "1"), ("2", "-1")):
         done = subprocess.run(
             [sys.executable, str(script), str(tmp_path / "jobs.db"), order, content_type],
             env={**os.environ, "PYTHONHASHSEED": seed},

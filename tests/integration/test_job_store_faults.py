@@ -24,6 +24,7 @@ from taskmq.model.jobs.reports import Report
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq_sql import open_job_store
 from taskmq_sql.migrations import upgrade
+from taskmq_sql.postgres.statements.settings import EVERY
 from taskmq_sql.sqlite.store import SqliteJobStore
 from tests.servers import PostgreSQL, TcpProxy
 from tests.servers.waiting import until
@@ -82,7 +83,7 @@ async def _open_store(url: str) -> AsyncGenerator[JobStore, None]:
 
 
 async def _until_one_session(url: str, state: str) -> None:
-    """Wait until one session of the database is in that state, in which the server leaves it for only 5 s."""
+    """Wait until one session of the database is in that state, in which the server leaves it for a few seconds."""
     query = f"select count(*) from pg_stat_activity where datname = current_database() and {state}"
     connection: Any = await cast("Any", asyncpg).connect(url)
 
@@ -154,6 +155,9 @@ async def test_a_transaction_that_is_cut_before_its_commit_runs_once_more(
         assert server.count() == 2
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_job_store_faults.py::test_a_submission_with_a_lost_answer_is_unknown_and_one_job_when_repeated"
+)
 def test_a_server_that_restarts_under_load_keeps_its_confirmed_writes() -> None:
     async def main(server: PostgreSQL) -> None:
         app, acknowledged, errors = _app(server.url), set[str](), list[StoreUnavailable]()
@@ -236,7 +240,13 @@ def _leave_no_room(transaction: Any) -> None:
     transaction.connection.execute(f"PRAGMA max_page_count = {pages + 200}")
 
 
-@pytest.mark.parametrize("limit", ["lock_timeout", "statement_timeout"])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        "lock_timeout",
+        pytest.param("statement_timeout", marks=pytest.mark.nightly("tests/integration/test_job_store_faults.py")),
+    ],
+)
 async def test_a_lock_that_cannot_be_acquired_in_time_changes_nothing(server: Server, limit: str) -> None:
     database = urlsplit(server.url).path.removeprefix("/")
     server.sql(f'alter database "{database}" set {limit} = 200')
@@ -253,8 +263,12 @@ async def test_a_lock_that_cannot_be_acquired_in_time_changes_nothing(server: Se
 
 
 async def test_a_scheduler_frozen_in_a_transaction_does_not_block_its_partition(
-    server: Server, job_store_url: str
+    server: Server, job_store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Five seconds otherwise.
+    settings = [each.replace("'5s'", "'2s'") for each in EVERY]
+    assert settings != [*EVERY]
+    monkeypatch.setattr("taskmq_sql.postgres.connections.EVERY", settings)
     async with _open_store(server.url) as one, _open_store(job_store_url) as other:
         frozen, leases = one.dispatching, other.dispatching.leases
         epoch = await frozen.leases.acquire("partition:0", owner="frozen", seconds=1)

@@ -18,7 +18,7 @@ from tests.servers.waiting import until
 pytestmark = pytest.mark.rabbitmq
 
 _PATIENCE = 60.0
-_BIG = "ä" * 3_000_000
+_BIG = "ä" * 1_000_000
 # More than a message of RabbitMQ 4 may have.
 _LARGE = 20 * 1024 * 1024
 
@@ -92,6 +92,7 @@ async def test_messages_and_stored_jobs_refer_to_arguments_of_megabytes(amqp_url
         assert seen[sent.id] == 3 * len(_BIG)
 
 
+@pytest.mark.nightly("tests/integration/test_large_arguments.py::test_steps_get_values_of_20_mebibytes_by_reference")
 @pytest.mark.real_time
 async def test_a_step_gets_the_largest_value_of_the_step_before_it(amqp_url: str, tmp_path: Path) -> None:
     app = _shop(amqp_url, tmp_path, "count", {})
@@ -130,21 +131,22 @@ async def test_steps_get_values_of_20_mebibytes_by_reference(amqp_url: str, tmp_
 async def test_a_redriven_step_and_a_cloned_job_load_the_value_again(amqp_url: str, tmp_path: Path) -> None:
     seen = dict[str, int]()
     app = _shop(amqp_url, tmp_path, "count", seen)
-    text, once = app.tasks["text"], app.tasks["fail_once"]
+    text, once, size = app.tasks["text"], app.tasks["fail_once"], 2_000_000
 
     async with _working(app):
-        run = await chain(text.s(_LARGE), once.s()).asend()
+        run = await chain(text.s(size), once.s()).asend()
         with pytest.raises(RunFailed, match="the first time"):
             await run.aresult(_PATIENCE)
 
         assert await run.aredrive() == 1
-        assert await run.aresult(_PATIENCE) == _LARGE
+        assert await run.aresult(_PATIENCE) == size
         (job,) = [step.job for step in await run.asteps() if step.name == "fail_once"]
         again = await app.jobs.aclone(job)
-        assert await again.aresult(_PATIENCE) == _LARGE
+        assert await again.aresult(_PATIENCE) == size
         assert len(seen) == 3
 
 
+@pytest.mark.nightly("tests/integration/test_large_arguments.py::test_steps_get_values_of_20_mebibytes_by_reference")
 @pytest.mark.real_time
 async def test_arguments_of_a_step_that_fit_no_message_are_kept_elsewhere(amqp_url: str, tmp_path: Path) -> None:
     app = _shop(amqp_url, tmp_path, "count", {})

@@ -23,6 +23,7 @@ from taskmq.server import ServerSettings, build
 from taskmq_sql.jobs.tables import HEAD, VERSION_TABLE
 from taskmq_sql.migrations import upgrade
 from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.replica import standby as replica_standby
 from tests.servers import PostgreSQL, catch_up, standby_of, until
 from tests.unit.app_kit import new_url
 
@@ -222,13 +223,17 @@ async def test_the_primary_answers_while_the_replica_is_down(
         assert _warnings(caplog)[1].endswith("is read again")
 
 
-async def test_the_primary_answers_while_the_replica_is_frozen(primary: PostgreSQL, standby: PostgreSQL) -> None:
+async def test_the_primary_answers_while_the_replica_is_frozen(
+    primary: PostgreSQL, standby: PostgreSQL, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with _open(primary.url, standby.url) as app:
         await until(lambda: _uses_replica(app))
+        # Five seconds otherwise.
+        monkeypatch.setattr(replica_standby, "_PATIENCE", 1.0)
         standby.pause()
         try:
             assert await _count(app) == (await app.jobs.acount(), 0)
-            assert (await _status(app)).problem == "it did not answer within 5 s"
+            assert (await _status(app)).problem == "it did not answer within 1 s"
         finally:
             standby.resume()
 
@@ -292,6 +297,7 @@ async def test_a_promoted_replica_is_reported_and_never_read(
             assert len(_warnings(caplog)) == 1
 
 
+@pytest.mark.nightly("tests/integration/test_store_replica.py::test_a_promoted_replica_is_reported_and_never_read")
 async def test_a_server_that_follows_another_primary_is_never_read(
     primary: PostgreSQL, standby: PostgreSQL, job_store_url: str
 ) -> None:
@@ -315,6 +321,9 @@ async def test_a_replica_with_older_tables_is_not_read(primary: PostgreSQL, stan
         await until(lambda: _uses_replica(app))
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_store_replica.py::test_only_lists_counts_and_history_are_read_from_the_replica"
+)
 async def test_lists_from_the_replica_cost_the_primary_no_statement_on_jobs(
     primary: PostgreSQL, standby: PostgreSQL
 ) -> None:

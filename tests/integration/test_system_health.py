@@ -15,6 +15,7 @@ from taskmq.cli.operator import OperatorApi
 from taskmq.contracts.jobs import ScheduleChange, Upgradable
 from taskmq.operations.diagnosis import health
 from taskmq.scheduler import Scheduler
+from taskmq.scheduler.history import listener
 from taskmq.schedules.triggers import every
 from taskmq.worker import Worker, WorkerConfig
 from tests.servers.waiting import until
@@ -24,12 +25,23 @@ pytestmark = [pytest.mark.real_time, pytest.mark.timeout(120)]
 _Open = Callable[[], TaskMQ]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(
+    params=[
+        pytest.param(
+            "sqlite",
+            marks=pytest.mark.nightly("tests/integration/test_system_health.py"),
+        ),
+        "postgresql",
+    ]
+)
 def open_again(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Open:
     """Return a function that opens the same app again, as another process would. Its parts may be slow."""
     monkeypatch.setattr(system, "_TIMEOUT", 60.0)
     monkeypatch.setattr(system, "_DOCTOR_TIMEOUT", 120.0)
     monkeypatch.setattr(health, "_TIMEOUT", 60.0)
+    monkeypatch.setattr(system, "_WORKERS_ANSWER", 0.25)
+    monkeypatch.setattr(health, "_WORKERS_ANSWER", 0.25)
+    monkeypatch.setattr(listener, "_PERIOD", 0.5)
     url = f"memory://{uuid4().hex}"
     store = f"sqlite:///{tmp_path}/jobs.db" if request.param == "sqlite" else request.getfixturevalue("job_store_url")
 
@@ -118,7 +130,7 @@ async def test_a_stopped_scheduler_leaves_the_list_and_its_partitions_become_lat
                 return len((await examine_system(app)).schedulers) == 1
 
             await until(is_listed)
-        await app.jobs.asubmit("render", delay=1.5)
+        await app.jobs.asubmit("render", delay=0.5)
         found = await examine_system(app)
 
         async def is_late() -> bool:
@@ -217,7 +229,10 @@ async def test_usage_has_waiting_running_and_processor_time_of_both_lanes_by_day
     assert (whole.runs, whole.ended, whole.failed, whole.tenant, whole.task) == (2, 2, 0, "", "")
 
 
-async def test_a_broker_that_refuses_connections_leaves_the_other_facts(tmp_path: Path) -> None:
+async def test_a_broker_that_refuses_connections_leaves_the_other_facts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system, "_DOCTOR_TIMEOUT", 2.0)
     app = TaskMQ("amqp://127.0.0.1:1", store=f"sqlite:///{tmp_path}/jobs.db")
 
     @app.task(name="render", queue="pdf")
