@@ -237,6 +237,7 @@ async def test_a_missing_confirm_leaves_the_job_unknown(amqp_url: str, rabbitmq_
                 await late
 
 
+@pytest.mark.nightly("tests/integration/test_aio_pika_sending.py::test_a_missing_confirm_leaves_the_job_unknown")
 async def test_an_owner_that_closes_the_channel_cancels_no_caller(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
     with TcpProxy(rabbitmq_server.port) as proxy:
         url = urlsplit(amqp_url)._replace(netloc=f"guest:guest@127.0.0.1:{proxy.port}").geturl()

@@ -137,6 +137,7 @@ async def test_unacked_messages_are_redelivered_after_a_cut(amqp_url: str, rabbi
         await until(lambda: raw.ready("orders") == 0, "nothing is left")
 
 
+@pytest.mark.nightly("tests/integration/test_aio_pika_sources.py::test_unacked_messages_are_redelivered_after_a_cut")
 @pytest.mark.real_time
 async def test_a_silent_broker_is_left_after_its_heartbeats(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
     with Raw(amqp_url) as raw, TcpProxy(rabbitmq_server.port) as proxy:
@@ -329,6 +330,9 @@ def test_a_message_that_can_never_be_a_job_is_parked_and_blocks_no_other(
     assert letter.properties.headers["x-taskmq-origin"].startswith("orders at amqp://127.0.0.1")
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_aio_pika_sources.py::test_a_connection_failure_is_reported_without_the_password"
+)
 def test_a_reaction_is_explained_without_the_password(
     tmp_path: Path, stack: ExitStack, amqp_url: str, redis_url: str
 ) -> None:

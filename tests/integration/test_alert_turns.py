@@ -14,7 +14,15 @@ from taskmq_sql import open_job_store
 _HOSTS = [f"127.0.0.{number}" for number in range(1, 21)]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(
+    params=[
+        pytest.param(
+            "sqlite",
+            marks=pytest.mark.nightly("tests/integration/test_alert_turns.py"),
+        ),
+        "postgres",
+    ]
+)
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/jobs.db"

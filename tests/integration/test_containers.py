@@ -150,6 +150,7 @@ def test_postgres_of_the_tests_copies_databases_in_a_container(
         assert server.sql("SELECT sum FROM sums", url=other) == "1"
 
 
+@pytest.mark.nightly("tests/integration/test_containers.py::test_without_podman_the_error_says_what_to_install")
 def test_without_an_engine_the_error_says_what_to_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
 

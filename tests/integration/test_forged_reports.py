@@ -100,7 +100,16 @@ async def _open(amqp_url: str, store_url: str) -> AsyncIterator[_Shop]:
             await asyncio.gather(*running)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(
+            "sqlite",
+            marks=pytest.mark.nightly("tests/integration/test_forged_reports.py"),
+        ),
+        "postgresql",
+    ],
+)
 async def test_forged_reports_end_no_job_and_start_no_waiting_one(
     amqp_url: str, job_store_url: str, tmp_path: Path, kind: str
 ) -> None:

@@ -119,6 +119,9 @@ async def count(till: Till, runs: int) -> None:
     await until(lambda: len(till.runs) >= runs, f"{runs} runs")
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_idempotency_faults.py::test_a_run_during_a_kill_of_redis_completes_once_redis_returns"
+)
 def test_no_job_with_a_key_starts_while_redis_is_paused_and_then_it_does(redis: Redis, passages: Passages) -> None:
     async def test(till: Till) -> None:
         till.open.set()
@@ -152,6 +155,9 @@ def test_a_run_during_a_kill_of_redis_completes_once_redis_returns(redis: Redis,
     play(redis, test)
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_idempotency_faults.py::test_two_workers_with_one_key_after_redis_was_emptied_have_one_result"
+)
 def test_a_key_is_held_again_after_redis_was_emptied(redis: Redis, passages: Passages) -> None:
     async def test(till: Till) -> None:
         async with working(till):

@@ -42,7 +42,13 @@ def bucket_at(server: S3) -> str:
     return f"s3://{name}/a/b?endpoint={server.endpoint}&region=us-east-1&timeout=10"
 
 
-@pytest.fixture(params=["file", "s3", "s3 without a prefix"])
+@pytest.fixture(
+    params=[
+        "file",
+        "s3",
+        pytest.param("s3 without a prefix", marks=pytest.mark.nightly("tests/integration/test_large_results.py")),
+    ]
+)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return a URL."""
     if request.param == "file":
@@ -117,6 +123,7 @@ def test_values_are_deleted_hour_by_hour_after_their_lifetime(place: str) -> Non
     run(test)
 
 
+@pytest.mark.nightly("tests/integration/test_large_results.py::test_large_results_go_through_a_bucket")
 def test_an_unavailable_bucket_is_an_unavailable_state_and_accepts_values_later() -> None:
     async def test(server: S3) -> None:
         place = bucket_at(server).replace("timeout=10", "timeout=1")

@@ -84,6 +84,9 @@ def test_every_message_confirmed_to_a_killed_producer_exists(url: str, stage: Ex
     run(main(), within=60)
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_local_processes.py::test_only_messages_of_a_killed_consumer_go_to_another_process"
+)
 async def test_a_stopped_process_keeps_its_messages_and_can_settle_them_later(url: str, stage: ExitStack) -> None:
     inbox, broker = Inbox(), open_local(url)
     await declare(broker)
@@ -135,6 +138,7 @@ async def test_processes_that_open_a_new_directory_at_the_same_time_all_succeed(
     await broker.aclose()
 
 
+@pytest.mark.nightly("tests/integration/test_local_processes.py::test_a_consumer_in_another_process_is_woken_at_once")
 async def test_thousands_of_waiters_learn_of_results_that_another_process_stores(url: str, stage: ExitStack) -> None:
     state = open_local_state(url, BrokerOptions())
     names = [f"job{number}" for number in range(20)]

@@ -34,6 +34,7 @@ _INDEXES: Final = """
 select regexp_replace(pg_get_indexdef(i.indexrelid), '.*btree \\(([^)]*)\\)', '\\1') as columns,
        (select inhparent = 'taskmq.job_history'::regclass from pg_inherits where inhrelid = i.indrelid) as is_day
 from pg_index i join pg_class c on c.oid = i.indexrelid where c.relname = any($1::text[])"""
+_LATER: Final = pytest.mark.nightly("tests/integration/test_postgres_lists.py")
 _UNUSUAL: Final = " WHERE (state <> 5)"
 
 
@@ -219,7 +220,9 @@ async def test_a_page_filled_by_the_newest_days_is_read_from_their_indexes_alone
         await connection.close()
 
 
-@pytest.mark.parametrize("rows", ["none", "different", "alike"])
+@pytest.mark.parametrize(
+    "rows", [pytest.param("none", marks=_LATER), "different", pytest.param("alike", marks=_LATER)]
+)
 async def test_every_list_walks_down_its_own_index_by_one_cached_plan(job_store_url: str, rows: str) -> None:
     failed = frozenset({JobState.FAILED})
     cases = [
@@ -268,6 +271,9 @@ async def test_every_list_walks_down_its_own_index_by_one_cached_plan(job_store_
         await connection.close()
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_postgres_lists.py::test_every_list_walks_down_its_own_index_by_one_cached_plan"
+)
 async def test_a_walk_reads_no_rows_of_others_before_and_behind_its_own(job_store_url: str) -> None:
     failed, cancelled = frozenset({JobState.FAILED}), frozenset({JobState.CANCELLED})
     connection: Any = await asyncpg.connect(job_store_url)

@@ -258,7 +258,9 @@ async def test_the_end_of_a_lone_step_is_applied_by_one_statement_without_a_read
     await store.aclose()
 
 
-@pytest.mark.parametrize("at_a_time", [10, 200])
+@pytest.mark.parametrize(
+    "at_a_time", [pytest.param(10, marks=pytest.mark.nightly("tests/integration/test_postgres_plans.py")), 200]
+)
 async def test_changes_of_a_live_job_are_made_in_place_and_touch_no_index(job_store_url: str, at_a_time: int) -> None:
     store = PostgresJobStore(job_store_url)
     driver = JobDriver(store)

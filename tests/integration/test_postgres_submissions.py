@@ -89,7 +89,10 @@ def test_a_key_submitted_while_its_job_is_erased_is_free(job_store_url: str, opt
 
 
 @pytest.mark.parametrize("options", [_plain, _unique, _waiting])
-@pytest.mark.parametrize("most", [3, 4])
+@pytest.mark.parametrize(
+    "most",
+    [3, pytest.param(4, marks=pytest.mark.nightly("tests/integration/test_postgres_submissions.py"))],
+)
 def test_a_job_whose_namesake_is_erased_meanwhile_counts_in_its_quota(
     job_store_url: str, options: Options, most: int
 ) -> None:

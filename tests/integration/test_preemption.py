@@ -134,6 +134,7 @@ async def _expect_to_give_way(url: str, state: str, store: str) -> None:
     assert seen.reasons == [_REASON] * 2
 
 
+@pytest.mark.nightly("tests/integration/test_preemption.py::test_a_run_is_preempted_on_real_servers")
 @pytest.mark.timeout(120)
 def test_a_preempted_run_resumes_where_it_was(tmp_path: Path) -> None:
     name = f"memory://{uuid.uuid4().hex}"

@@ -21,16 +21,36 @@ _STEPS: Final = {
     "reports are applied and not acknowledged": ("after apply", 1),
     "all jobs have ended and the batch is not forgotten": ("before forget", 1),
 }
+# One before, between and after the two confirmations, and one that meets applied reports again.
+_OF_GATE: Final = {
+    "its jobs are dispatched and not published",
+    "its jobs are confirmed and the store is not told",
+    "reports have come and are not applied",
+    "reports are applied and not acknowledged",
+}
+_LATER: Final = (
+    pytest.mark.nightly(
+        "tests/integration/test_scheduler_deaths.py::test_a_scheduler_that_dies_loses_no_job_and_ends_none_twice"
+    ),
+)
 
 
-@pytest.fixture(params=["postgresql", "sqlite"])
+@pytest.fixture(
+    params=[
+        "postgresql",
+        pytest.param(
+            "sqlite",
+            marks=pytest.mark.nightly("tests/integration/test_scheduler_deaths.py"),
+        ),
+    ]
+)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     if request.param == "sqlite":
         return file_database(tmp_path / "jobs.db")
     return postgres_database(request.getfixturevalue("postgres_server"), request.getfixturevalue("job_store_url"))
 
 
-@pytest.mark.parametrize("where", _STEPS)
+@pytest.mark.parametrize("where", [pytest.param(step, marks=_LATER * (step not in _OF_GATE)) for step in _STEPS])
 async def test_a_scheduler_that_dies_loses_no_job_and_ends_none_twice(database: Database, where: str) -> None:
     step, published = _STEPS[where]
 
@@ -58,7 +78,18 @@ async def test_a_scheduler_that_dies_loses_no_job_and_ends_none_twice(database: 
         await second.stop()
 
 
-@pytest.mark.parametrize("step", ["after take_over", "before take_over"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "after take_over",
+        pytest.param(
+            "before take_over",
+            marks=pytest.mark.nightly(
+                "tests/integration/test_scheduler_deaths.py::test_the_next_holder_may_die_halfway_through_a_take_over"
+            ),
+        ),
+    ],
+)
 async def test_the_next_holder_may_die_halfway_through_a_take_over(database: Database, step: str) -> None:
     async with open_stage(database) as stage:
         await stage.consume()

@@ -111,7 +111,9 @@ def test_a_rolled_back_transaction_was_not_the_first(engine: Engine) -> None:
         assert connection.scalar(select(func.count()).select_from(effects)) == 1
 
 
-@pytest.mark.parametrize("end", ["commit", "rollback"])
+@pytest.mark.parametrize(
+    "end", [pytest.param("commit", marks=pytest.mark.nightly("tests/integration/test_sql_once.py")), "rollback"]
+)
 def test_a_second_transaction_waits_for_the_first_and_takes_over_at_its_rollback(engine: Engine, end: str) -> None:
     answers: list[bool] = []
     asked = threading.Event()

@@ -138,6 +138,9 @@ async def test_jobs_of_the_first_tables_survive_one_upgrade_over_all_revisions(
         await _work_through(store)
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_store_migrations.py::test_jobs_of_the_first_tables_survive_one_upgrade_over_all_revisions"
+)
 async def test_jobs_in_tables_of_every_revision_survive_an_upgrade(
     postgres_server: PostgreSQL, postgres_url: str
 ) -> None:
@@ -264,6 +267,9 @@ async def test_concurrent_upgrades_of_a_database_happen_once(postgres_url: str) 
         assert len(await store.submit([_job()])) == 1
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_store_migrations.py::test_code_runs_during_and_after_an_upgrade_to_the_next_version"
+)
 async def test_queries_behind_an_upgrade_that_waits_for_a_table_continue(job_store_url: str, tmp_path: Path) -> None:
     folder = _next(tmp_path, understood=True)
     other: Any = await asyncpg.connect(job_store_url)

@@ -37,7 +37,10 @@ def _database(server: PostgreSQL, encoding: str) -> str:
 
 
 _LATER = pytest.mark.nightly(
-    "tests/integration/test_store_refusals.py::test_tables_are_not_created_in_an_encoding_that_most_texts_do_not_fit"
+    "tests/integration/test_store_refusals.py::test_nothing_starts_with_tables_created_in_such_an_encoding_before"
+)
+_TRANSACTION = pytest.mark.nightly(
+    "tests/integration/test_store_refusals.py::test_a_postgresql_refusal_is_a_taskmq_error_without_its_values"
 )
 
 
@@ -59,6 +62,9 @@ def _job(**fields: Any) -> NewJob:
     return NewJob(**{**given, **fields})
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_store_refusals.py::test_nothing_starts_with_tables_created_in_such_an_encoding_before"
+)
 @pytest.mark.real_time
 async def test_tables_are_not_created_in_an_encoding_that_most_texts_do_not_fit(
     narrow: tuple[str, str], postgres_server: PostgreSQL, tmp_path: Path
@@ -92,6 +98,9 @@ async def test_nothing_starts_with_tables_created_in_such_an_encoding_before(
     await app.aclose()
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_store_refusals.py::test_no_value_of_a_job_raises_a_driver_error_in_its_submitter"
+)
 @pytest.mark.real_time
 async def test_a_database_without_an_encoding_keeps_every_text_unchanged(postgres_server: PostgreSQL) -> None:
     url = _database(postgres_server, "SQL_ASCII")
@@ -162,7 +171,10 @@ async def test_no_value_of_a_job_raises_a_driver_error_in_its_submitter(store_ur
         ("select convert_from('\\xff', 'UTF8')", (), "CharacterNotInRepertoireError"),
     ],
 )
-@pytest.mark.parametrize("purpose", ["read", "statement", "transaction"])
+@pytest.mark.parametrize(
+    "purpose",
+    [*(pytest.param(each, marks=_TRANSACTION) for each in ("read", "statement")), "transaction"],
+)
 async def test_a_postgresql_refusal_is_a_taskmq_error_without_its_values(
     postgres_url: str,
     postgres_server: PostgreSQL,
