@@ -21,6 +21,7 @@ def _now(name: str) -> dict[str, object]:
     return {each: value for each, value in a_job(name).items() if each != "schedule_time"}
 
 
+@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_an_alert_and_a_growing_queue_need_attention")
 def test_the_overview_opens_with_what_needs_attention(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path, development=True) as served, watching(browser, served) as eyes:
         # The worker makes the queues and ends.
@@ -40,7 +41,7 @@ def test_the_overview_opens_with_what_needs_attention(browser: Browser, tmp_path
         expect(eyes.page.locator("h1").first).to_have_text("billing")
 
 
-@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_the_overview_opens_with_what_needs_attention")
+@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_an_alert_and_a_growing_queue_need_attention")
 def test_the_overview_lists_changes_of_settings(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path, development=True) as served, watching(browser, served) as eyes:
         changes = eyes.open("?range=1h").page.get_by_text("What changed").locator("../..")
@@ -61,7 +62,7 @@ def test_the_overview_lists_changes_of_settings(browser: Browser, tmp_path: Path
         expect(eyes.page.locator("tbody tr")).to_contain_text(["pool.change"])
 
 
-@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_the_overview_opens_with_what_needs_attention")
+@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_an_alert_and_a_growing_queue_need_attention")
 def test_a_release_is_a_change_and_every_tile_shows_its_trend(browser: Browser, site: Served) -> None:
     with show_examples(browser, site, Case("one")) as eyes:
         points = [{"at": f"2027-01-30T17:{minute}:00Z", "value": minute} for minute in range(10, 20)]
@@ -81,7 +82,7 @@ def test_a_release_is_a_change_and_every_tile_shows_its_trend(browser: Browser, 
         expect(eyes.page.locator("[aria-current=true]", has_text="By version")).to_be_visible()
 
 
-@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_the_overview_opens_with_what_needs_attention")
+@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_an_alert_and_a_growing_queue_need_attention")
 def test_parts_that_are_down_come_first_and_lead_to_the_system_page(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path, development=True) as served, watching(browser, served) as eyes:
         attention = eyes.open().page.locator(".attention")
@@ -97,7 +98,7 @@ def test_parts_that_are_down_come_first_and_lead_to_the_system_page(browser: Bro
         assert violations(eyes.page) == []
 
 
-@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_the_overview_opens_with_what_needs_attention")
+@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_an_alert_and_a_growing_queue_need_attention")
 def test_a_scheduler_that_is_gone_needs_attention_although_no_event_says_so(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path, development=True) as served, watching(browser, served) as eyes:
         scheduler = Scheduler(served.twin())
@@ -151,6 +152,7 @@ def test_an_alert_and_a_growing_queue_need_attention(browser: Browser, site: Ser
         assert violations(page) == []
 
 
+@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_an_alert_and_a_growing_queue_need_attention")
 def test_queues_of_lost_messages_are_listed_without_a_page_once_they_have_any(browser: Browser, site: Served) -> None:
     with show_examples(browser, site, Case("one")) as eyes:
         found: dict[str, Any] = copy.deepcopy(EXAMPLES["listQueues"].answers[200])
@@ -165,6 +167,7 @@ def test_queues_of_lost_messages_are_listed_without_a_page_once_they_have_any(br
         expect(page.get_by_role("row", name="taskmq.parking")).to_have_count(0)
 
 
+@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_an_alert_and_a_growing_queue_need_attention")
 def test_the_navigation_counts_running_jobs_failures_and_alerts(browser: Browser, site: Served) -> None:
     with show_examples(browser, site, Case("one")) as eyes:
         counts = eyes.open("queues").page.locator("nav .count")
@@ -172,6 +175,7 @@ def test_the_navigation_counts_running_jobs_failures_and_alerts(browser: Browser
         expect(counts).to_have_text(["3", "1", "1"])
 
 
+@pytest.mark.nightly("tests/dashboard/test_pages.py::test_the_main_pages_have_no_accessibility_barriers")
 def test_the_pages_are_in_a_drawer_below_a_thousand_pixels(browser: Browser, site: Served) -> None:
     with show_examples(browser, site, Case("one", width=768)) as eyes:
         page = eyes.open("queues").page
@@ -208,7 +212,7 @@ def test_a_source_that_does_not_answer_is_named(browser: Browser, site: Served) 
         expect(attention).not_to_contain_text("Nothing needs attention.")
 
 
-@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_the_overview_opens_with_what_needs_attention")
+@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_an_alert_and_a_growing_queue_need_attention")
 def test_the_system_page_runs_all_checks_and_copies_a_command(browser: Browser, site: Served) -> None:
     with show_examples(browser, site, Case("one")) as eyes:
         eyes.page.context.grant_permissions(["clipboard-read", "clipboard-write"])

@@ -19,6 +19,7 @@ _OF_THE_JOB_FORM = {"job_type", "task", "payload", "kwargs", "args", "delay", "n
 _OF_THE_SCHEDULE_FORM = {"task", "args", "kwargs", "cron", "every", "at", "tz", "catchup", "overlap"}
 
 
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_job_is_submitted_with_options_and_the_form_offers_all(eyes: Eyes, site: Served) -> None:
     page = eyes.open("tasks/report").page
     # The hint is no part of the name.
@@ -43,9 +44,7 @@ def test_a_job_is_submitted_with_options_and_the_form_offers_all(eyes: Eyes, sit
     assert record.detail.labels == {"team": "ops"}
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_form_options.py::test_a_job_is_submitted_with_options_and_the_form_offers_all"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_schedule_is_added_with_options_and_the_form_offers_all(eyes: Eyes, site: Served) -> None:
     page = eyes.open("schedules").page
     eyes.click("Add a schedule")

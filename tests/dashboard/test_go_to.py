@@ -25,9 +25,7 @@ def _choose(page: Page, letters: str) -> None:
     page.keyboard.press("Enter")
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_the_palette_opens_a_page_a_task_a_job_and_a_saved_view(eyes: Eyes, site: Served) -> None:
     (made,) = site.submit(a_job("palette"))
     page = eyes.open("jobs?filter=task%3Areport").page
@@ -54,9 +52,7 @@ def test_the_palette_opens_a_page_a_task_a_job_and_a_saved_view(eyes: Eyes, site
     eyes.see_count(page.get_by_role("link", name="reports alone"), 0)
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_the_palette_pauses_and_resumes_a_queue_and_retries_failed_jobs(eyes: Eyes, site: Served) -> None:
     site.run(site.app.sessions.current().declare(site.app.tasks.queues))
     # The palette accepts a list that another page has read, perhaps before the queue existed.

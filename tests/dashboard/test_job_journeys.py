@@ -17,6 +17,7 @@ from tests.dashboard.kit import Eyes, Served, a_job, answer, violations
 pytestmark = pytest.mark.timeout(120)
 
 
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_jobs_are_found_by_a_filter_that_stays_in_the_address(eyes: Eyes, site: Served) -> None:
     site.submit(*(a_job(f"found-{n}", labels={"batch": "found"}) for n in range(60)), a_job("other"))
     page = eyes.open("jobs").page
@@ -38,9 +39,7 @@ def test_jobs_are_found_by_a_filter_that_stays_in_the_address(eyes: Eyes, site: 
     eyes.see_count(rows, 50)
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_late_and_long_running_jobs_are_marked(eyes: Eyes) -> None:
     at = {"submitted_at": "2026-01-01T09:00:00Z", "due_at": "2026-01-01T09:00:00Z", "start_time": None}
     told = {"task": "billing.charge", "queue": "billing", "tenant": "", "attempt": 1, "error": None, "end_time": None}
@@ -80,9 +79,7 @@ def test_late_and_long_running_jobs_are_marked(eyes: Eyes) -> None:
     assert violations(eyes.page) == []
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_jobs_are_found_by_a_filter_that_stays_in_the_address"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_jobs_over_time_are_zoomed_by_keyboard_and_by_pointer(eyes: Eyes, site: Served) -> None:
     site.submit(*(a_job(f"zoomed-{n}", labels={"batch": "zoomed"}) for n in range(3)))
     page = eyes.open("jobs?filter=label.batch%3Azoomed").page
@@ -110,9 +107,7 @@ def test_jobs_over_time_are_zoomed_by_keyboard_and_by_pointer(eyes: Eyes, site: 
     assert violations(page) == []
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_progress_of_jobs_is_shown_in_the_list_and_updated_on_the_page(eyes: Eyes) -> None:
     found = EXAMPLES["listJobs"].answers[200][0] | {"payload": {}, "args": [], "result": None}
     ended = found | {"id": "2", "job_id": "ended", "state": "succeeded", "end_time": found["start_time"]}
@@ -144,9 +139,7 @@ def test_progress_of_jobs_is_shown_in_the_list_and_updated_on_the_page(eyes: Eye
     assert all("progress" in url for url in asked)
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_job_with_a_lost_large_value_is_shown_with_a_problem(eyes: Eyes, site: Served) -> None:
     async def succeed() -> str:
         driver = JobDriver(site.app.sessions.store())
@@ -162,9 +155,7 @@ def test_a_job_with_a_lost_large_value_is_shown_with_a_problem(eyes: Eyes, site:
     assert violations(page) == []
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_the_reasons_of_late_jobs_are_requested_once_for_the_visible_ones(eyes: Eyes, site: Served) -> None:
     told = {"task": "billing.charge", "args": ["a", 1], "labels": {"batch": "late"}}
     site.submit(*[{**told, "job_id": f"late-{number}"} for number in range(50)])
@@ -181,9 +172,7 @@ def test_the_reasons_of_late_jobs_are_requested_once_for_the_visible_ones(eyes: 
     expect(eyes.page.locator("tr[data-row]").last).to_contain_text("no scheduler holds its queue's partition")
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_an_invalid_filter_is_reported_with_its_position(eyes: Eyes) -> None:
     eyes.forgiven.append("400")
     eyes.open("jobs?filter=stauts%3Afailed")
@@ -192,9 +181,7 @@ def test_an_invalid_filter_is_reported_with_its_position(eyes: Eyes) -> None:
     assert violations(eyes.page) == []
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_bulk_action_requires_typing_the_number_of_its_jobs(eyes: Eyes, site: Served) -> None:
     site.submit(*(a_job(f"many-{n}", labels={"batch": "many"}) for n in range(3)))
     page = eyes.open("jobs?filter=label.batch%3Amany").page
@@ -215,9 +202,7 @@ def test_a_bulk_action_requires_typing_the_number_of_its_jobs(eyes: Eyes, site: 
     assert entry["after"]["filter"] == "label.batch:many"
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_many_jobs_are_changed_after_a_preview(eyes: Eyes, site: Served) -> None:
     site.submit(*(a_job(f"change-{n}", priority=1, labels={"batch": "change"}) for n in range(6)))
     page = eyes.open("jobs?filter=label.batch%3Achange").page
@@ -250,9 +235,7 @@ def test_many_jobs_are_changed_after_a_preview(eyes: Eyes, site: Served) -> None
     assert {(job["priority"], job["schedule_time"][:7]) for job in jobs} == {(8, "2098-05")}
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_bulk_operation_has_a_page_and_can_be_aborted_there(eyes: Eyes, site: Served) -> None:
     site.submit(*(a_job(f"slow-{n}", labels={"batch": "slow"}) for n in range(3)))
     # The first job is changed at once, the next one after a hundred seconds.
@@ -272,9 +255,7 @@ def test_a_bulk_operation_has_a_page_and_can_be_aborted_there(eyes: Eyes, site: 
     assert states == ["cancelled", "scheduled", "scheduled"]
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_only_selected_jobs_are_held(eyes: Eyes, site: Served) -> None:
     site.submit(*(a_job(f"some-{n}", labels={"batch": "some"}) for n in range(3)))
     page = eyes.open("jobs?filter=label.batch%3Asome").page
@@ -290,9 +271,7 @@ def test_only_selected_jobs_are_held(eyes: Eyes, site: Served) -> None:
     assert found == {"some-0": "scheduled", "some-1": "held", "some-2": "scheduled"}
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_jobs_are_found_by_a_filter_that_stays_in_the_address"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_job_is_held_changed_released_and_cancelled_by_keys(eyes: Eyes, site: Served) -> None:
     (made,) = site.submit(a_job("keys"))
     page = eyes.open(f"jobs/{made['id']}").page
@@ -325,9 +304,7 @@ def test_a_job_is_held_changed_released_and_cancelled_by_keys(eyes: Eyes, site: 
     assert violations(page) == []
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_job_is_edited_and_run_as_a_new_one(eyes: Eyes, site: Served) -> None:
     (made,) = site.submit(a_job("edited", priority=7, labels={"batch": "edited"}), tenant="acme")
     page = eyes.open(f"jobs/{made['id']}").page
@@ -354,9 +331,7 @@ def test_a_job_is_edited_and_run_as_a_new_one(eyes: Eyes, site: Served) -> None:
     assert (another["state"], another["labels"]) == ("scheduled", {"batch": "edited"})
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_positional_arguments_stay_when_keyword_arguments_are_changed(eyes: Eyes, site: Served) -> None:
     by_place = {"payload": {"cents": 250}, "args": ["ann"]}
     (made,) = site.submit(a_job("placed", **by_place))
@@ -376,9 +351,7 @@ def test_positional_arguments_stay_when_keyword_arguments_are_changed(eyes: Eyes
     assert made["id"] not in page.url
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_changes_by_others_appear_without_a_reload(eyes: Eyes, site: Served) -> None:
     (made,) = site.submit(a_job("watched"))
     page = eyes.open(f"jobs/{made['id']}").page

@@ -109,6 +109,7 @@ def test_a_viewer_of_a_tenant_sees_only_permitted_buttons(browser: Browser, tmp_
         eyes.see_count(eyes.page.get_by_role("button", name="Select all"), 0)
 
 
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_the_keys_open_every_page_and_can_be_disabled(eyes: Eyes) -> None:
     page = eyes.open().page
     for key, title in (
@@ -133,7 +134,7 @@ def test_the_keys_open_every_page_and_can_be_disabled(eyes: Eyes) -> None:
     expect(page.locator("h1").first).to_have_text("Overview")
 
 
-@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_the_keys_open_every_page_and_can_be_disabled")
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_g_waits_for_its_letter_even_if_typed_quickly(eyes: Eyes) -> None:
     page = eyes.page
     page.clock.install()
@@ -151,7 +152,7 @@ def test_a_g_waits_for_its_letter_even_if_typed_quickly(eyes: Eyes) -> None:
     expect(page.locator("h1").first).to_have_text("Tasks")
 
 
-@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_the_keys_open_every_page_and_can_be_disabled")
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_link_followed_as_soon_as_a_page_is_shown_works(eyes: Eyes, site: Served) -> None:
     page = eyes.page
     # Callbacks of the next frame wait for the test.
@@ -184,9 +185,7 @@ def test_the_dashboard_works_below_any_prefix_and_read_only_mode_changes_nothing
         eyes.see_count(eyes.page.get_by_role("button", name="Run"), 0)
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_journeys.py::test_data_without_answers_for_25_seconds_is_stale_with_its_age"
-)
+@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_a_source_that_does_not_answer_is_named")
 def test_a_lost_network_is_reported_and_the_page_resumes_when_it_returns(eyes: Eyes, site: Served) -> None:
     site.submit(a_job("kept"))
     page = eyes.open("jobs").page
@@ -201,6 +200,7 @@ def test_a_lost_network_is_reported_and_the_page_resumes_when_it_returns(eyes: E
     eyes.see_count(page.get_by_role("alert"), 0)
 
 
+@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_a_source_that_does_not_answer_is_named")
 def test_data_without_answers_for_25_seconds_is_stale_with_its_age(eyes: Eyes) -> None:
     page = eyes.page
     eyes.forgiven += ["ERR_INTERNET_DISCONNECTED", "request:"]
@@ -221,9 +221,7 @@ def test_data_without_answers_for_25_seconds_is_stale_with_its_age(eyes: Eyes) -
     expect(pill).not_to_contain_text("stale")
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_journeys.py::test_a_lost_network_is_reported_and_the_page_resumes_when_it_returns"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_stream_refused_by_a_proxy_is_opened_again(eyes: Eyes) -> None:
     page = eyes.page
     eyes.forgiven.append("status of 502")
@@ -238,9 +236,7 @@ def test_a_stream_refused_by_a_proxy_is_opened_again(eyes: Eyes) -> None:
     expect(page.locator(".pill")).to_contain_text("live")
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_journeys.py::test_a_lost_network_is_reported_and_the_page_resumes_when_it_returns"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_events_during_a_read_of_a_page_are_shown_too(eyes: Eyes, site: Served) -> None:
     (made,) = site.submit(a_job("meanwhile"))
     page = eyes.page
@@ -271,9 +267,7 @@ def test_events_during_a_read_of_a_page_are_shown_too(eyes: Eyes, site: Served) 
     expect(page.locator(".head .state")).to_contain_text("held")
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_journeys.py::test_a_lost_network_is_reported_and_the_page_resumes_when_it_returns"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_data_read_before_an_event_is_read_again(eyes: Eyes) -> None:
     page = eyes.page
     page.clock.install()
@@ -288,6 +282,7 @@ def test_data_read_before_an_event_is_read_again(eyes: Eyes) -> None:
         page.clock.fast_forward(3_500)
 
 
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_the_overview_sends_one_request_for_each_kind_of_object")
 def test_two_tabs_share_one_stream_of_events(eyes: Eyes, site: Served) -> None:
     first = eyes.open().page
     expect(first.locator(".pill")).to_contain_text("live")
@@ -301,9 +296,7 @@ def test_two_tabs_share_one_stream_of_events(eyes: Eyes, site: Served) -> None:
     assert streams == []
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_journeys.py::test_data_without_answers_for_25_seconds_is_stale_with_its_age"
-)
+@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_a_source_that_does_not_answer_is_named")
 def test_a_list_from_a_late_replica_is_stale_until_the_user_changes_something(eyes: Eyes, site: Served) -> None:
     """The server's replica is 42 s behind."""
     page = eyes.page

@@ -12,7 +12,7 @@ from tests.dashboard.kit import Eyes, Served, answer, serving, violations, watch
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_schedule_shows_its_next_instants_and_is_paused_and_resumed(eyes: Eyes, site: Served) -> None:
     page = eyes.open("schedules/nightly").page
     eyes.see_count(page.get_by_label("Next occurrences", exact=True).locator("tbody tr"), 10)
@@ -27,6 +27,7 @@ def test_a_schedule_shows_its_next_instants_and_is_paused_and_resumed(eyes: Eyes
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
 
 
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_schedule_is_created_and_removed(eyes: Eyes, site: Served) -> None:
     page = eyes.open("schedules").page
 
@@ -66,7 +67,7 @@ def test_a_schedule_is_created_and_removed(eyes: Eyes, site: Served) -> None:
     assert site.api.get("/schedules/quarterly").status_code == 404
 
 
-@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_node_is_drained_and_shows_the_users_of_its_resources(eyes: Eyes, site: Served) -> None:
     outside = {
         "name": "render-1",
@@ -97,6 +98,7 @@ def test_a_node_is_drained_and_shows_the_users_of_its_resources(eyes: Eyes, site
     assert violations(page) == []
 
 
+@pytest.mark.nightly("tests/dashboard/test_golden.py::test_a_screen_reader_finds_the_same_content_as_before")
 def test_the_use_of_each_node_is_shown_with_the_most_used_one_first(eyes: Eyes) -> None:
     (found,) = EXAMPLES["listNodes"].answers[200]["items"]
     host = found | {"name": "web-1", "capacity": {}, "slots": 4, "running": 3, "cpu": 2.8, "memory": 512_000_000}
@@ -114,7 +116,7 @@ def test_the_use_of_each_node_is_shown_with_the_most_used_one_first(eyes: Eyes) 
     assert violations(page) == []
 
 
-@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_worker_counts_its_jobs_that_cannot_be_settled(eyes: Eyes) -> None:
     (found,) = EXAMPLES["listWorkers"].answers[200]["items"]
     stuck = found | {"name": "stuck", "jobs": [], "unsettled": 2}
@@ -128,6 +130,7 @@ def test_a_worker_counts_its_jobs_that_cannot_be_settled(eyes: Eyes) -> None:
     assert violations(eyes.page) == []
 
 
+@pytest.mark.nightly("tests/dashboard/test_golden.py::test_a_screen_reader_finds_the_same_content_as_before")
 def test_workers_are_grouped_by_node_queue_and_version(eyes: Eyes) -> None:
     (found,) = EXAMPLES["listWorkers"].answers[200]["items"]
     long = {**found["jobs"][0], "seconds": 130.0}
@@ -154,7 +157,7 @@ def test_workers_are_grouped_by_node_queue_and_version(eyes: Eyes) -> None:
     assert violations(page) == []
 
 
-@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_an_operator_reads_stacks_changes_slots_pauses_and_drains_a_worker(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path, development=True) as served, working(served), watching(browser, served) as eyes:
         page = eyes.open("workers").page
@@ -180,7 +183,7 @@ def test_an_operator_reads_stacks_changes_slots_pauses_and_drains_a_worker(brows
         assert done == [f"worker.{verb}" for verb in ("drain", "resume", "pause", "concurrency", "stacks")]
 
 
-@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_pool_gets_another_weight_after_a_preview_of_its_share(eyes: Eyes, site: Served) -> None:
     for name, body in (("acme", {"max": {"slots": 8}}), ("globex", {"weight": 3})):
         site.api.put(f"/pools/{name}", json=body).raise_for_status()
@@ -207,7 +210,7 @@ def test_a_pool_gets_another_weight_after_a_preview_of_its_share(eyes: Eyes, sit
     assert (kept["weight"], kept["max"]) == (9, {"slots": 4})
 
 
-@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_quota_is_set_and_shows_its_usage(eyes: Eyes, site: Served) -> None:
     page = eyes.open("quotas").page
 

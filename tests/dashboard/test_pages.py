@@ -129,6 +129,7 @@ def test_no_text_is_repeated_or_too_long_for_a_phone(browser: Browser, site: Ser
     assert "\n".join(wrong) == ""
 
 
+@pytest.mark.nightly("tests/dashboard/test_attention_journeys.py::test_a_source_that_does_not_answer_is_named")
 def test_a_failed_request_is_reported_on_every_page(browser: Browser, site: Served) -> None:
     with show_examples(browser, site, Case("error")) as eyes:
         for view in ("jobs", "queues", "workers", "nodes", "pools", "quotas", "schedules", "dead-letters", "audit"):

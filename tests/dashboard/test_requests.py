@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.dashboard.kit import Eyes, Served, a_job
 
 pytestmark = [
-    pytest.mark.nightly("tests/dashboard/test_job_journeys.py"),
+    pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out"),
     pytest.mark.timeout(120),
 ]
 

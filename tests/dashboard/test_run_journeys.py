@@ -139,6 +139,7 @@ def test_a_run_is_started_answered_and_redriven(eyes: Eyes, site: Served, printe
     expect(page.get_by_label("Result", exact=True)).to_contain_text("summer")
 
 
+@pytest.mark.nightly("tests/dashboard/test_run_journeys.py::test_a_run_is_started_answered_and_redriven")
 def test_a_workflow_is_operated_and_its_versions_compared_on_its_page(eyes: Eyes, site: Served) -> None:
     file = f"{_FILE}schedule: {{cron: '0 3 * * *', params: {{album: x}}}}\n"
     first = _store(site, "prospects", file)

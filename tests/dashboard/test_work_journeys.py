@@ -61,9 +61,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> Iterator[Serve
         yield served
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_their_cause_is_repaired"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_jobs_known_only_to_the_broker_link_to_what_is_known_of_them(eyes: Eyes, site: Served, shop: Shop) -> None:
     site.run(site.app.tasks["shop.count"].options(job_id="count/A").asend("A"))
     count = {"job_type": "shop.count", "args": ["B"]}
@@ -89,9 +87,7 @@ def test_jobs_known_only_to_the_broker_link_to_what_is_known_of_them(eyes: Eyes,
     expect(page.locator(".head .state")).to_contain_text("succeeded")
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_their_cause_is_repaired"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_the_log_of_a_job_is_followed_until_its_end(eyes: Eyes, site: Served, shop: Shop) -> None:
     (job,) = site.submit({"job_type": "shop.pack", "args": [250]})
     _wait_for_line(site, job["id"], "turn 1, box 249")
@@ -131,9 +127,7 @@ def test_the_log_of_a_job_is_followed_until_its_end(eyes: Eyes, site: Served, sh
     expect(log.locator("tbody tr").first).to_contain_text("turn 1, box 0")
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_jobs_are_found_by_a_filter_that_stays_in_the_address"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_letters_are_sent_again_once_their_cause_is_repaired(eyes: Eyes, site: Served, shop: Shop) -> None:
     shop.is_printer_broken = True
     for order in ("17", "18"):
@@ -165,9 +159,7 @@ def test_letters_are_sent_again_once_their_cause_is_repaired(eyes: Eyes, site: S
     assert _letters(site) == 0
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_their_cause_is_repaired"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_queue_is_paused_purged_and_resumed(eyes: Eyes, site: Served, shop: Shop) -> None:
     shop.is_printer_broken = False
     page = eyes.open("queues/print").page
@@ -196,9 +188,7 @@ def test_a_queue_is_paused_purged_and_resumed(eyes: Eyes, site: Served, shop: Sh
     assert not {"purged 1", "purged 2"} & set(shop.printed)
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_their_cause_is_repaired"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_queue_is_one_row_with_any_number_of_broker_queues(eyes: Eyes, site: Served) -> None:
     page = eyes.open("queues").page
     row = page.locator("tr[data-row]", has=page.get_by_role("link", name="print", exact=True))
@@ -210,9 +200,7 @@ def test_a_queue_is_one_row_with_any_number_of_broker_queues(eyes: Eyes, site: S
     assert "print.dlq" in (row.locator("td").first.get_attribute("title") or "")
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_their_cause_is_repaired"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_generated_id_is_shown_by_its_end_and_linked_as_a_whole(eyes: Eyes, site: Served) -> None:
     made, chosen = site.submit(
         {"job_type": "shop.print", "args": ["a"], "schedule_time": "2099-01-01T00:00:00Z"},
@@ -231,9 +219,7 @@ def test_a_generated_id_is_shown_by_its_end_and_linked_as_a_whole(eyes: Eyes, si
     assert whole.locator(".id").count() == 0
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_job_journeys.py::test_jobs_are_found_by_a_filter_that_stays_in_the_address"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_each_term_of_a_filter_has_a_link_that_removes_it(eyes: Eyes) -> None:
     page = eyes.open("jobs?filter=status%3Afailed%20label.team%3A%22ops%20%5C%22a%5C%22%22%20task%3Amail.*").page
     terms = page.get_by_role("group", name="Terms of the filter").get_by_role("link")
@@ -245,9 +231,7 @@ def test_each_term_of_a_filter_has_a_link_that_removes_it(eyes: Eyes) -> None:
     expect(page.get_by_label("Filter", exact=True)).to_have_value('label.team:"ops \\"a\\"" task:mail.*')
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_their_cause_is_repaired"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_past_occurrences_are_backfilled_after_a_preview(eyes: Eyes, site: Served) -> None:
     page = eyes.open("schedules/nightly").page
 
@@ -267,9 +251,7 @@ def test_past_occurrences_are_backfilled_after_a_preview(eyes: Eyes, site: Serve
     eyes.see_count(succeeded, 2)
 
 
-@pytest.mark.nightly(
-    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_their_cause_is_repaired"
-)
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_line_is_searched_for_and_leads_to_its_job_whose_log_is_kept(
     eyes: Eyes, site: Served, shop: Shop, tmp_path: Path
 ) -> None:
