@@ -28,9 +28,9 @@ _PACKAGES = {
 }
 
 
-# Both builds need the same files; a source distribution could lack some.
+# Both builds need the same files; a source distribution could lack some. Building that takes five times as long.
 _BOTH_WHEELS = pytest.mark.parametrize(
-    "source", ["wheel", pytest.param("direct_wheel", marks=pytest.mark.nightly("tests/packaging/test_wheel.py"))]
+    "source", ["direct_wheel", pytest.param("wheel", marks=pytest.mark.nightly("tests/packaging/test_wheel.py"))]
 )
 
 
@@ -72,14 +72,14 @@ def wheel(built_folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def python(direct_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the interpreter of an environment with the wheel; its dependencies are those of this one."""
     folder = tmp_path_factory.mktemp("installed") / "env"
     venv.create(folder)
     python = folder / "bin" / "python"
     # Run from its wheel: installing pip, and compiling unused modules, takes longer than everything else here.
     pip = _wheel_of_pip() / "pip"
-    _run(python, pip, "install", "--quiet", "--no-deps", "--no-index", "--no-compile", wheel, cwd=folder)
+    _run(python, pip, "install", "--quiet", "--no-deps", "--no-index", "--no-compile", direct_wheel, cwd=folder)
     (site_packages,) = folder.glob("lib/*/site-packages")
     # A path file in there adds the folder, without the path files of that folder: not the repository.
     (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
@@ -123,6 +123,9 @@ def test_the_wheel_has_every_module_and_script_and_says_that_it_is_typed(
     assert [name for name in found if "__pycache__" in name or "/test_" in name] == []
 
 
+@pytest.mark.nightly(
+    "tests/packaging/test_wheel.py::test_the_wheel_has_every_module_and_script_and_says_that_it_is_typed"
+)
 def test_the_source_distribution_has_what_is_needed_to_build_and_to_test(built_folder: Path) -> None:
     (source,) = built_folder.glob("*.tar.gz")
     with tarfile.open(source) as archive:
@@ -193,13 +196,14 @@ sys.meta_path.insert(0, Missing())
 """
 
 
+@pytest.mark.nightly("tests/packaging/test_wheel.py::test_the_installed_entry_points_can_be_loaded")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "folders",
     [
         ["taskmq_rabbitmq"],
         # Without a folder, it measures the standard library.
-        pytest.param([], marks=pytest.mark.nightly("tests/packaging/test_wheel.py")),
+        [],
     ],
 )
 def test_the_demo_needs_no_package_of_an_extra(python: Path, tmp_path: Path, folders: list[str]) -> None:
