@@ -57,6 +57,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Installa
         yield _Installation(folder, {"TASKMQ_SERVER": address, "TASKMQ_TOKEN": token})
 
 
+@pytest.mark.nightly("tests/docs/test_http_page.py::test_the_call_in_the_readme_submits_a_job")
 def test_the_python_examples_print_results_and_errors(installation: _Installation) -> None:
     printed = installation.run(sys.executable, "process.py").splitlines()
 
@@ -69,6 +70,7 @@ def _commands(about: str) -> list[str]:
     return [command for block in blocks_of(_PAGE) for command in block.commands if about in command]
 
 
+@pytest.mark.nightly("tests/docs/test_http_page.py::test_the_call_in_the_readme_submits_a_job")
 def test_the_shell_example_submits_one_job_however_often_it_runs(installation: _Installation) -> None:
     (submit, look) = _commands("order-18")
 
@@ -79,13 +81,13 @@ def test_the_shell_example_submits_one_job_however_often_it_runs(installation: _
     assert ended == "VALUE"
 
 
-@pytest.mark.nightly("tests/docs/test_anywhere_page.py::test_the_python_examples_print_results_and_errors")
+@pytest.mark.nightly("tests/docs/test_http_page.py::test_the_call_in_the_readme_submits_a_job")
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node is not there")
 def test_the_javascript_example_prints_the_result(installation: _Installation) -> None:
     assert installation.run("node", "process.mjs") == "completed VALUE\n"
 
 
-@pytest.mark.nightly("tests/docs/test_anywhere_page.py::test_the_shell_example_submits_one_job_however_often_it_runs")
+@pytest.mark.nightly("tests/docs/test_http_page.py::test_the_call_in_the_readme_submits_a_job")
 @pytest.mark.skipif(shutil.which("java") is None, reason="Java is not there")
 def test_the_java_example_submits_a_job(installation: _Installation) -> None:
     status, _, body = installation.run("java", "Submit.java").partition(" ")
@@ -93,6 +95,7 @@ def test_the_java_example_submits_a_job(installation: _Installation) -> None:
     assert (status, json.loads(body)["job_id"]) == ("201", "order-20")
 
 
+@pytest.mark.nightly("tests/docs/test_http_page.py::test_the_call_in_the_readme_submits_a_job")
 def test_a_graph_in_yaml_is_submitted_and_each_job_waits_for_its_dependencies(installation: _Installation) -> None:
     (write, submit), (_, look) = _commands("close.json"), _commands("order-18")
 

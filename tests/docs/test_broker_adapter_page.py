@@ -16,6 +16,7 @@ from tests.house.tree import public_names
 _PAGE = ROOT / "docs" / "broker-adapter.md"
 
 
+@pytest.mark.nightly("tests/docs/test_broker_adapter_page.py::test_the_names_on_the_page_exist")
 @pytest.mark.timeout(120)
 def test_the_broker_on_the_page_passes_the_settling_tests_of_the_suite(tmp_path: Path) -> None:
     assert write_files(_PAGE, tmp_path) == {"mail_broker.py", "test_mail_broker.py", "conftest.py"}

@@ -60,6 +60,7 @@ def _output_of(folder: Path, *command: str, env: dict[str, str]) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.nightly("tests/docs/test_readme.py::test_the_first_example_runs_on_rabbitmq_unchanged")
 @pytest.mark.rabbitmq
 @pytest.mark.slow
 def test_a_task_has_the_same_meaning_before_and_after(tmp_path: Path, env: dict[str, str]) -> None:
@@ -75,7 +76,7 @@ def test_a_task_has_the_same_meaning_before_and_after(tmp_path: Path, env: dict[
     assert f"Both print `{after[0]}`" in _PAGE.read_text()
 
 
-@pytest.mark.nightly("tests/docs/test_celery_page.py::test_a_task_has_the_same_meaning_before_and_after")
+@pytest.mark.nightly("tests/docs/test_readme.py::test_the_first_example_runs_on_rabbitmq_unchanged")
 @pytest.mark.rabbitmq
 @pytest.mark.slow
 def test_both_run_beside_each_other_and_call_each_other(tmp_path: Path, env: dict[str, str]) -> None:

@@ -366,6 +366,7 @@ def test_the_parts_of_a_deployment_work_with_the_created_accounts(tmp_path: Path
             assert "permission denied" not in each.said, each.said
 
 
+@pytest.mark.nightly("tests/docs/test_security_page.py::test_the_role_on_the_page_only_appends_to_the_audit")
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(400)
 def test_the_server_role_only_appends_to_the_audit(accounts: dict[str, str]) -> None:

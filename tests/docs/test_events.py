@@ -49,7 +49,11 @@ def _listening(folder: Path, script: str, url: str) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("watch.py", ("dead fails ValueError", "succeeded resize ")),
+        pytest.param(
+            "watch.py",
+            ("dead fails ValueError", "succeeded resize "),
+            marks=pytest.mark.nightly("tests/docs/test_events.py::test_a_listener_on_the_page_hears_of_jobs"),
+        ),
         pytest.param("plain.py", ("job.succeeded.images ", "job.dead.images "), marks=pytest.mark.rabbitmq),
     ],
 )

@@ -19,6 +19,7 @@ from tests.servers import eventually
 _HISTORY, _ALERTS = (ROOT / "docs" / f"{name}.md" for name in ("history", "alerts"))
 
 
+@pytest.mark.nightly("tests/docs/test_history_pages.py::test_the_rules_on_the_page_are_valid")
 @pytest.mark.timeout(300)
 def test_a_job_is_charged_logged_counted_and_reported_as_the_pages_say(tmp_path: Path) -> None:
     write_files(_HISTORY, tmp_path)

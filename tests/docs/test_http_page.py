@@ -174,6 +174,7 @@ def _shell(folder: Path, command: str, **more: str) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly("tests/unit/server/test_outside_events.py")
 def test_a_signed_event_on_the_page_starts_a_job(folder: Path) -> None:
     page = _PAGE.read_text().partition("## Events from outside")[2].partition("\n## ")[0]
     started, sent = (text.partition("\n```")[0] for text in page.split("```sh\n")[1:])
@@ -240,16 +241,8 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "web",
-        *(
-            pytest.param(each, marks=pytest.mark.nightly("tests/unit/server/test_mount.py"))
-            for each in ("litestar_web", "django_web", "members")
-        ),
-    ],
-)
+@pytest.mark.nightly("tests/unit/server/test_mount.py")
+@pytest.mark.parametrize("host", ["web", "litestar_web", "django_web", "members"])
 def test_the_applications_on_the_page_serve_below_their_prefix(folder: Path, host: str) -> None:
     (folder / "mysite").mkdir()
     (folder / "mysite" / "settings.py").write_text(

@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.docs.blocks import ROOT, write_files
 from tests.docs.page_shell import PYTEST
 
@@ -15,6 +17,7 @@ _FILES: Final = {
 }
 
 
+@pytest.mark.nightly("tests/docs/test_workflows_page.py::test_the_first_run_and_an_approval_work_as_described")
 def test_the_workflows_of_the_pages_pass_their_tests(tmp_path: Path) -> None:
     for page, names in _FILES.items():
         assert write_files(ROOT / "docs" / page, tmp_path) == names

@@ -40,6 +40,7 @@ def _commands(language: str) -> list[str]:
     return [command for block in blocks_of(PAGE) if block.language == language for command in block.commands]
 
 
+@pytest.mark.nightly("tests/docs/test_operations.py::test_the_command_of_the_systemd_unit_is_valid")
 def test_the_workers_and_the_probes_on_the_page_behave_as_described(tmp_path: Path, port: str) -> None:
     write_files(PAGE, tmp_path)
     commands = [command.replace("9464", port) for command in _commands("console")]

@@ -114,7 +114,7 @@ from pathlib import Path
 
 from taskmq import TaskMQ
 
-app = TaskMQ(send_timeout="5s")
+app = TaskMQ(send_timeout="2s")
 
 
 @app.task(result=False)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from taskmq.contracts.jobs import DispatchStore, JobStore, RunStore
 from tests.docs.blocks import ROOT, write_files
 from tests.docs.page_shell import PYTEST
@@ -25,6 +27,7 @@ def test_every_method_of_the_contract_is_on_the_page() -> None:
     assert methods - named <= {"address", "dispatching", "partitions"}
 
 
+@pytest.mark.nightly("tests/docs/test_store_adapter_page.py::test_every_method_of_the_contract_is_on_the_page")
 def test_the_example_passes(tmp_path: Path) -> None:
     assert write_files(_PAGE, tmp_path) == {"test_my_store.py"}
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TASKMQ_", "PYTEST_"))}

@@ -51,6 +51,7 @@ def test_a_worker_has_the_tasks_of_all_modules_that_the_app_includes(tmp_path: P
         assert _output_of(tmp_path, "call_shop.py") == ["order 7 is confirmed"]
 
 
+@pytest.mark.nightly("tests/docs/test_tasks_page.py::test_steps_run_once_and_a_loop_resumes_where_it_was")
 @pytest.mark.slow
 def test_a_sent_value_arrives_equal_or_is_refused(tmp_path: Path) -> None:
     write_files(_PAGE, tmp_path)
@@ -89,6 +90,7 @@ def test_steps_run_once_and_a_loop_resumes_where_it_was(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.nightly("tests/docs/test_tasks_page.py::test_steps_run_once_and_a_loop_resumes_where_it_was")
 def test_dependencies_are_opened_and_closed(tmp_path: Path) -> None:
     write_files(_PAGE, tmp_path)
 
@@ -100,6 +102,7 @@ def test_dependencies_are_opened_and_closed(tmp_path: Path) -> None:
     assert [line for line in printed if "warehouse" in line] == ["opening the warehouse", "closing the warehouse"]
 
 
+@pytest.mark.nightly("tests/docs/test_tasks_page.py::test_steps_run_once_and_a_loop_resumes_where_it_was")
 def test_dependencies_are_replaced_and_tasks_sleep_and_wait_in_tests(tmp_path: Path) -> None:
     write_files(_PAGE, tmp_path)
 
@@ -110,6 +113,7 @@ def test_dependencies_are_replaced_and_tasks_sleep_and_wait_in_tests(tmp_path: P
     assert "3 passed" in printed[-1]
 
 
+@pytest.mark.nightly("tests/docs/test_tasks_page.py::test_steps_run_once_and_a_loop_resumes_where_it_was")
 def test_log_lines_name_their_job(tmp_path: Path) -> None:
     write_files(_PAGE, tmp_path)
 

@@ -116,6 +116,7 @@ def test_an_error_is_answered_as_the_table_says(name: str, tmp_path: Path) -> No
     assert ("Retry-After" in answer.headers) == (answer.status in {429, 503})
 
 
+@pytest.mark.nightly("tests/docs/test_web_page.py::test_an_error_is_answered_as_the_table_says")
 @pytest.mark.rabbitmq
 def test_fastapi_sends_shows_progress_and_the_result_and_cancels(
     tmp_path: Path, amqp_url: str, redis_url: str
@@ -155,7 +156,7 @@ def test_fastapi_answers_503_while_there_is_no_broker(tmp_path: Path) -> None:
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
 
 
-@pytest.mark.nightly("tests/docs/test_web_page.py::test_fastapi_sends_shows_progress_and_the_result_and_cancels")
+@pytest.mark.nightly("tests/docs/test_web_page.py::test_an_error_is_answered_as_the_table_says")
 @pytest.mark.rabbitmq
 def test_the_browser_gets_the_result(tmp_path: Path, amqp_url: str, redis_url: str) -> None:
     write_files(_PAGE, tmp_path)
@@ -180,7 +181,7 @@ def test_the_browser_gets_the_result(tmp_path: Path, amqp_url: str, redis_url: s
     assert json.loads(done.stdout) == {"state": "succeeded", "file": "/files/2026-10.csv"}
 
 
-@pytest.mark.nightly("tests/docs/test_web_page.py::test_fastapi_sends_shows_progress_and_the_result_and_cancels")
+@pytest.mark.nightly("tests/docs/test_web_page.py::test_an_error_is_answered_as_the_table_says")
 def test_the_test_on_the_page_passes(tmp_path: Path) -> None:
     write_files(_PAGE, tmp_path)
 
@@ -197,7 +198,7 @@ def test_the_test_on_the_page_passes(tmp_path: Path) -> None:
     assert "1 passed" in done.stdout
 
 
-@pytest.mark.nightly("tests/docs/test_web_page.py::test_fastapi_sends_shows_progress_and_the_result_and_cancels")
+@pytest.mark.nightly("tests/docs/test_web_page.py::test_an_error_is_answered_as_the_table_says")
 def test_flask_sends_and_shows_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_files(_PAGE, tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -265,7 +266,7 @@ def _django_project(folder: Path) -> None:
         (folder / name).write_text(source)
 
 
-@pytest.mark.nightly("tests/docs/test_web_page.py::test_fastapi_sends_shows_progress_and_the_result_and_cancels")
+@pytest.mark.nightly("tests/docs/test_web_page.py::test_an_error_is_answered_as_the_table_says")
 def test_django_sends_after_the_commit_and_its_task_uses_the_orm(tmp_path: Path) -> None:
     _django_project(tmp_path)
 

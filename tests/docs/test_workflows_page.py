@@ -18,6 +18,16 @@ def _output_of(folder: Path, *command: str) -> str:
     return done.stdout
 
 
+def test_the_first_run_and_an_approval_work_as_described(tmp_path: Path) -> None:
+    write_files(_PAGE, tmp_path)
+
+    with Started(tmp_path, "worker", "approvals:app") as worker, Started(tmp_path, "scheduler", "approvals:app"):
+        worker.says("waiting for jobs")
+        assert _output_of(tmp_path, "first_run.py") == block_after(_PAGE, "first_run.py").text
+        assert _output_of(tmp_path, "approvals.py") == "spring is public: nice\n"
+
+
+@pytest.mark.nightly("tests/docs/test_workflows_page.py::test_the_first_run_and_an_approval_work_as_described")
 @pytest.mark.slow
 def test_every_example_on_the_page_works_as_described(tmp_path: Path) -> None:
     names = write_files(_PAGE, tmp_path)
