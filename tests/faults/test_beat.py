@@ -1,7 +1,7 @@
 """Three replicas of beat under faults: every instant of every schedule is executed exactly once.
 
 `$TASKMQ_TEST_BEAT_SCHEDULES` schedules of one second (default 20) for `$TASKMQ_TEST_BEAT_SECONDS` (default 8), one
-replica killed every `$TASKMQ_TEST_BEAT_KILL_EVERY` seconds (default 4), one frozen for `$TASKMQ_TEST_BEAT_FREEZE`
+replica killed every `$TASKMQ_TEST_BEAT_KILL_EVERY` seconds (default 6), one frozen for `$TASKMQ_TEST_BEAT_FREEZE`
 (default 11, longer than a lease) and thawed, Redis restarted once in the middle. The whole campaign is 1000 schedules
 for 300 seconds, a kill every 20, a freeze of 30.
 """
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
 
 SCHEDULES = int(os.environ.get("TASKMQ_TEST_BEAT_SCHEDULES", "20"))
 SECONDS = float(os.environ.get("TASKMQ_TEST_BEAT_SECONDS", "8"))
-KILL_EVERY = float(os.environ.get("TASKMQ_TEST_BEAT_KILL_EVERY", "4"))
+KILL_EVERY = float(os.environ.get("TASKMQ_TEST_BEAT_KILL_EVERY", "6"))
 FREEZE = float(os.environ.get("TASKMQ_TEST_BEAT_FREEZE", "11"))
 REPLICAS = 3
 WORKERS = int(os.environ.get("TASKMQ_TEST_BEAT_WORKERS", "1"))

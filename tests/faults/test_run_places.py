@@ -54,6 +54,9 @@ def start(amqp_url: str, job_store_url: str, tmp_path: Path) -> Iterator[Callabl
         yield started
 
 
+@pytest.mark.nightly(
+    "taskmq/testing/job_store_suite/runs/places.py::test_no_more_runs_than_places_begin_whoever_advances_them"
+)
 @pytest.mark.timeout(_PATIENCE + 60)
 def test_no_more_runs_than_places_are_active_while_their_processes_are_killed(
     start: Callable[..., Process], amqp_url: str, job_store_url: str, tmp_path: Path

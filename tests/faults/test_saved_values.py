@@ -1,7 +1,7 @@
 """Saved steps and checkpoints of stored jobs, while workers, schedulers and PostgreSQL are killed (-9) at any time.
 
-RabbitMQ and PostgreSQL, no state. Each task records outside what it runs and what was confirmed to it. The gate's
-test kills no database, and its only worker twice. In the nightly test:
+RabbitMQ and PostgreSQL, no state. Each task records outside what it runs and what was confirmed to it. The small
+test kills no database, and its only worker twice. In the large one:
 
 $TASKMQ_TEST_SAVED_KILLS    kills (default 1,000)
 $TASKMQ_TEST_SAVED_JOBS     jobs of each kind at a time (default 60): those of a killed worker wait for 25 s
@@ -90,6 +90,9 @@ _KILLS: Final = int(os.environ.get("TASKMQ_TEST_SAVED_KILLS", "1000"))
 _WORKERS: Final = int(os.environ.get("TASKMQ_TEST_SAVED_WORKERS", "6"))
 
 
+@pytest.mark.nightly(
+    "taskmq/testing/job_store_suite/reports/journals.py::test_only_the_last_run_to_begin_saves_values"
+)
 @pytest.mark.timeout(300)
 def test_each_run_begins_at_the_last_confirmed_value_after_a_few_kills(
     amqp_url: str, job_store_url: str, tmp_path: Path
@@ -101,7 +104,7 @@ def test_each_run_begins_at_the_last_confirmed_value_after_a_few_kills(
 
 
 @pytest.mark.nightly(
-    "tests/faults/test_saved_values.py::test_each_run_begins_at_the_last_confirmed_value_after_a_few_kills"
+    "taskmq/testing/job_store_suite/reports/journals.py::test_only_the_last_run_to_begin_saves_values"
 )
 @pytest.mark.timeout(900 + 10 * _KILLS)
 def test_each_run_begins_at_the_last_confirmed_value_after_a_thousand_kills(amqp_url: str, tmp_path: Path) -> None:

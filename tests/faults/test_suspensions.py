@@ -83,6 +83,9 @@ def start(amqp_url: str, job_store_url: str, tmp_path: Path) -> Iterator[Callabl
         yield started
 
 
+@pytest.mark.nightly(
+    "taskmq/testing/job_store_suite/reports/outcomes.py::test_a_suspended_job_runs_again_at_its_instant_in_the_same_attempt"
+)
 @pytest.mark.timeout(300)
 def test_a_sleeping_job_outlives_its_worker_before_and_after_the_report(
     start: Callable[..., Process], amqp_url: str, job_store_url: str, tmp_path: Path
@@ -120,6 +123,9 @@ def test_a_sleeping_job_outlives_its_worker_before_and_after_the_report(
     assert runs["run before"] >= 2
 
 
+@pytest.mark.nightly(
+    "taskmq/testing/job_store_suite/clocks.py::test_a_suspended_job_keeps_its_key_for_longer_than_jobs_are_kept"
+)
 @pytest.mark.parametrize("is_local", [True, False], ids=["sqlite", "postgresql"])
 @pytest.mark.timeout(300)
 def test_a_waiting_job_whose_workers_are_killed_keeps_its_key_in_an_app_with_redis(

@@ -220,7 +220,20 @@ def _runs(project: Project) -> Counter[str]:
 
 @pytest.mark.timeout(120 + 4 * SECONDS)
 @pytest.mark.rabbitmq
-@pytest.mark.parametrize("fault", ["holds_the_loop", "holds_the_gil", "freeze"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "holds_the_loop",
+        # A frozen process is the same to its connections.
+        pytest.param(
+            "holds_the_gil",
+            marks=pytest.mark.nightly(
+                "tests/faults/test_worker_faults.py::test_a_delayed_worker_keeps_its_connection_and_runs_everything_once"
+            ),
+        ),
+        "freeze",
+    ],
+)
 def test_a_delayed_worker_keeps_its_connection_and_runs_everything_once(at_rabbitmq: Project, fault: str) -> None:
     project = at_rabbitmq
     # Reported earlier than usual: a thread measures its own processor time, which is scarce on a busy machine.
@@ -372,6 +385,9 @@ def memory_group() -> Iterator[Callable[[list[int]], None]]:
         eventually(lambda group=group: group.remove() or not group.folder.exists(), "the group is empty")  # type: ignore[misc]
 
 
+@pytest.mark.nightly(
+    "tests/faults/test_worker_faults.py::test_every_fault_of_a_task_affects_only_itself_and_has_its_own_reason"
+)
 @pytest.mark.timeout(120)
 def test_out_of_memory_kills_the_executor_process_and_not_the_worker(
     at_local: Project, memory_group: Callable[[list[int]], None]

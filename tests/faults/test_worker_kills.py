@@ -1,6 +1,6 @@
 """Workers killed by the test and by their tasks, and workers that run for long.
 
-$TASKMQ_TEST_KILLS          number of kills of a worker under a running task (default 3; campaign 200)
+$TASKMQ_TEST_KILLS          number of kills of a worker under a running task (default 1; campaign 200)
 $TASKMQ_TEST_POISON         tasks that kill their process (default 8; campaign 1000), one of twenty the worker
 $TASKMQ_TEST_INNOCENT       harmless tasks beside them (default 80; campaign 100,000)
 $TASKMQ_TEST_SOAK_SECONDS   seconds of a worker at full speed (default 5; campaign 1200)
@@ -26,7 +26,7 @@ from tests.faults.gauge import Gauge
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
 
-KILLS = int(os.environ.get("TASKMQ_TEST_KILLS", "3"))
+KILLS = int(os.environ.get("TASKMQ_TEST_KILLS", "1"))
 POISON = int(os.environ.get("TASKMQ_TEST_POISON", "4"))
 INNOCENT = int(os.environ.get("TASKMQ_TEST_INNOCENT", "40"))
 SOAK = float(os.environ.get("TASKMQ_TEST_SOAK_SECONDS", "5"))
