@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq import Context, TaskMQ
@@ -55,7 +55,6 @@ async def test_three_replicas_emit_each_occurrence_once(stage: Stage, /) -> None
     assert ids[0] == scheduled_job_id(stage.app.name, "tick", START + 10_000)
 
 
-@settings(max_examples=40)
 @given(steps=st.lists(st.floats(0.001, 100), min_size=1, max_size=30), replicas=st.integers(1, 3))
 def test_each_due_occurrence_is_emitted_once_however_time_passes(steps: list[float], replicas: int) -> None:
     async def test(stage: Stage) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq import TaskMQ
@@ -83,7 +83,6 @@ class TestEveryService:
 
         on_service(name, test)
 
-    @settings(max_examples=20, deadline=None)
     @given(st.lists(st.tuples(st.sampled_from(["run", "stop", "cancel"]), st.sampled_from([0, 0.001, 0.7, 30]))))
     def test_a_service_leaves_nothing_behind_however_it_is_started_and_stopped(
         self, name: str, steps: list[tuple[str, float]]

@@ -5,7 +5,7 @@ import random
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from taskmq.contracts.stores import Demand, PlaceDemand, RateDemand
@@ -85,7 +85,6 @@ def most_in(starts: list[float], window: float) -> int:
     return most
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     per_second=some.sampled_from([1, 10, 100, 1000]),
     burst=some.sampled_from([1, 2, 20]),
@@ -110,7 +109,6 @@ def test_starts_never_exceed_the_rate_and_its_burst(
         assert len(play.started) == count
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     per_second=some.sampled_from([1, 10, 100, 1000]),
     late=some.sampled_from([0.0, 0.05, 0.3, 5.0, 60.0]),
@@ -198,7 +196,6 @@ def test_jobs_without_room_in_the_line_are_retried_in_time() -> None:
     assert play.looks < 6 * 15_000
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     places=some.integers(1, 5),
     runs=some.sampled_from([0.01, 0.1, 1.0, 20.0]),

@@ -142,4 +142,4 @@ class ClaimsOverTime(RuleBasedStateMachine):
 
 
 TestClaimsOverTime = ClaimsOverTime.TestCase
-TestClaimsOverTime.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestClaimsOverTime.settings = settings(stateful_step_count=40)

@@ -3,7 +3,7 @@
 from collections import Counter, deque
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.contracts.jobs import Lane, Pick
@@ -295,7 +295,6 @@ def test_a_window_grows_until_the_workers_are_busy_however_long_the_way(way: flo
 
 
 @pytest.mark.simulation
-@settings(max_examples=40)
 @given(st.integers(1, 64), st.integers(1, 70))
 def test_schedulers_that_come_and_go_share_all_partitions_evenly(partitions: int, count: int) -> None:
     holders: dict[int, str | None] = dict.fromkeys(range(partitions))

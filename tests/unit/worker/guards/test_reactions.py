@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq import Context, InvalidOption, Reject, TaskMQ
@@ -108,7 +108,6 @@ async def test_a_job_with_an_unconfirmed_follower_is_not_settled(app: StagedApp,
     assert "acked work" in app.story()
 
 
-@settings(max_examples=20)
 @given(plan=st.lists(st.sampled_from([Fault.NONE, Fault.REFUSED, Fault.UNKNOWN]), max_size=12))
 def test_every_job_gets_one_follower_despite_any_failure(plan: list[Fault]) -> None:
     async def test(app: StagedApp) -> None:

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict, deque
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -91,7 +91,6 @@ class BacklogMachine(RuleBasedStateMachine):
 
 
 TestBacklog = BacklogMachine.TestCase
-TestBacklog.settings = settings(max_examples=50)
 
 
 def test_an_empty_backlog_returns_nothing() -> None:
@@ -454,7 +453,6 @@ class ShardMachine(RuleBasedStateMachine):
 
 
 TestShards = ShardMachine.TestCase
-TestShards.settings = settings(max_examples=50)
 
 
 def _queue_of(delivery: Delivery | None) -> str | None:

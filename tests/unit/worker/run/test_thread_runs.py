@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq import Context, RetryPolicy
@@ -210,7 +210,6 @@ async def test_nothing_starts_in_a_closed_executor() -> None:
     assert not yard.runs.going
 
 
-@settings(deadline=None, max_examples=25)
 @given(
     st.lists(
         st.tuples(
