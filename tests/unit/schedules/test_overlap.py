@@ -217,7 +217,7 @@ def test_a_catch_up_respects_the_limit_of_runs(overlap: Any) -> None:
         first = await stage.start()
         first.stop()
         await settle_loop()
-        await stage.advance(3600)
+        await stage.advance(900)
         await stage.start()
         async with _working(stage.twin()):
             for _ in range(40):

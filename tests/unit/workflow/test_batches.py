@@ -89,7 +89,7 @@ def shop() -> Shop:
     return Shop()
 
 
-@pytest.mark.parametrize("content_type", ["json", "msgpack"])
+@pytest.mark.parametrize("content_type", ["json", pytest.param("msgpack", marks=pytest.mark.matrix)])
 async def test_a_batch_accepts_jobs_until_it_is_closed_and_then_its_callbacks_run(content_type: str) -> None:
     shop = Shop(content_type=content_type)
 

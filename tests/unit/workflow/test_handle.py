@@ -32,7 +32,7 @@ def shop() -> Shop:
     return Shop()
 
 
-@pytest.mark.parametrize("content_type", ["json", "msgpack"])
+@pytest.mark.parametrize("content_type", ["json", pytest.param("msgpack", marks=pytest.mark.matrix)])
 async def test_chains_groups_chords_and_maps_compute_their_values(content_type: str) -> None:
     shop = Shop(content_type=content_type)
     add, total, numbers = shop.add, shop.total, shop.numbers
@@ -50,7 +50,7 @@ async def test_chains_groups_chords_and_maps_compute_their_values(content_type: 
         assert await (await add.starmap([(1, 2), (3, 4)]).asend()).aresult(60) == [3, 7]
 
 
-@pytest.mark.parametrize("content_type", ["json", "msgpack"])
+@pytest.mark.parametrize("content_type", ["json", pytest.param("msgpack", marks=pytest.mark.matrix)])
 async def test_a_step_behind_an_empty_group_gets_an_empty_list(content_type: str) -> None:
     shop = Shop(content_type=content_type)
     add, total = shop.add, shop.total

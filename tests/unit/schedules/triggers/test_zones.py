@@ -1,7 +1,7 @@
 """Cron in every zone of the host, compared with an observer who reads the clock each minute.
 
-`$TASKMQ_TEST_ZONES` is the number of zones: default 3, chosen by `$TASKMQ_TEST_SEED`, in the years 2018 and 2019;
-`all` for all of them, from 2000 to 2037. Frequent expressions are compared around each change of the clocks, the
+`$TASKMQ_TEST_ZONES` is the number of zones: default 2, those with the oddest changes, in the year 2018; 3 and more add
+some that `$TASKMQ_TEST_SEED` chooses; `all` for all of them, from 2000 to 2037. Frequent expressions are compared around each change of the clocks, the
 others all the time: `$TASKMQ_TEST_ZONES_OFTEN` is the number of instants a day that counts as frequent. All zones
 take some 15 minutes of a core with 0.9, the default, and half an hour with 7. `$TASKMQ_TEST_ZONES_PART` selects one
 of several processes, such as `1/2`.
@@ -31,9 +31,9 @@ from tests.unit.schedules.triggers.minute_walk import (
 
 pytestmark = pytest.mark.simulation
 
-HOW_MANY = os.environ.get("TASKMQ_TEST_ZONES", "3")
+HOW_MANY = os.environ.get("TASKMQ_TEST_ZONES", "2")
 SEED = int(os.environ.get("TASKMQ_TEST_SEED", "7"))
-START, END = (FIRST, LAST) if HOW_MANY == "all" else (FIRST + 18 * 365 * DAY, FIRST + 20 * 365 * DAY)
+START, END = (FIRST, LAST) if HOW_MANY == "all" else (FIRST + 18 * 365 * DAY, FIRST + 19 * 365 * DAY)
 PART, PARTS = map(int, os.environ.get("TASKMQ_TEST_ZONES_PART", "1/1").split("/"))
 OFTEN = float(os.environ.get("TASKMQ_TEST_ZONES_OFTEN", "0.9"))
 HOUR = 60
