@@ -40,8 +40,16 @@ with asyncio.Runner(loop_factory=FACTORY) as runner:
 """
 
 
-@pytest.mark.parametrize("factory", ["loop_factory()", "asyncio.new_event_loop"])
-@pytest.mark.parametrize("end", ["return", "await asyncio.sleep(0)", "raise ValueError"])
+_LATER = pytest.mark.nightly(
+    "tests/unit/run/test_forks.py::test_a_fork_in_an_asyncio_task_of_its_own_does_nothing_more_of_the_loop"
+)
+
+
+@pytest.mark.parametrize("factory", ["loop_factory()", pytest.param("asyncio.new_event_loop", marks=_LATER)])
+@pytest.mark.parametrize(
+    "end",
+    ["return", pytest.param("await asyncio.sleep(0)", marks=_LATER), pytest.param("raise ValueError", marks=_LATER)],
+)
 def test_a_fork_in_an_asyncio_task_of_its_own_does_nothing_more_of_the_loop(factory: str, end: str) -> None:
     script = _SCRIPT.replace("FACTORY", factory).replace("END", end)
 
@@ -76,7 +84,7 @@ with asyncio.Runner(loop_factory=FACTORY) as runner:
 """
 
 
-@pytest.mark.parametrize("factory", ["loop_factory()", "asyncio.new_event_loop"])
+@pytest.mark.parametrize("factory", ["loop_factory()", pytest.param("asyncio.new_event_loop", marks=_LATER)])
 def test_a_process_of_multiprocessing_runs_without_a_profile_function(factory: str) -> None:
     script = _PROCESS.replace("FACTORY", factory)
 

@@ -4,6 +4,8 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from taskmq.run.thread_frames import frame_of_thread, frames_of_threads
 
 # Each collection lets another thread end.
@@ -55,6 +57,7 @@ def test_the_frame_of_a_thread_is_found_until_it_ends() -> None:
     assert frame_of_thread(None) is None
 
 
+@pytest.mark.nightly("tests/unit/run/test_thread_frames.py::test_the_frame_of_a_thread_is_found_until_it_ends")
 def test_threads_that_end_during_garbage_collections_cause_no_deadlock() -> None:
     ended = subprocess.run([sys.executable, "-c", _COLLECTIONS], check=True, stdout=subprocess.PIPE, timeout=60)
 

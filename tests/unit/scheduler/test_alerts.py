@@ -75,6 +75,7 @@ async def test_simultaneous_changes_are_reported_together(stage: Stage, /) -> No
     assert _pending_notices(stage) == [("firing", "task:t"), ("firing", "task:u")]
 
 
+@pytest.mark.nightly("tests/unit/scheduler/test_alerts.py::test_two_simultaneous_evaluations_notify_once")
 @run_by(play_one)
 async def test_several_schedulers_report_each_change_once(stage: Stage, /) -> None:
     await stage.store.history.alerts.put_rule(RULE)

@@ -168,7 +168,18 @@ async def test_the_work_of_a_key_is_done_once_and_answers_all_its_jobs(stage: St
     assert {(await stage.store.get(job)).result for job in jobs[1:]} == {b'"paid"'}  # type: ignore[union-attr] # exists
 
 
-@pytest.mark.parametrize("has_state", [True, False])
+@pytest.mark.parametrize(
+    "has_state",
+    [
+        pytest.param(
+            True,
+            marks=pytest.mark.nightly(
+                "tests/unit/scheduler/test_claims.py::test_jobs_of_a_key_wait_while_its_job_is_suspended"
+            ),
+        ),
+        False,
+    ],
+)
 @run_by(play_one, _define)
 async def test_jobs_of_a_key_wait_while_its_job_is_suspended(stage: Stage, /, has_state: bool) -> None:
     first, second = await _submit(stage, "pay", "7", count=2, key="order:7")

@@ -61,7 +61,16 @@ def _check_fired_each_second(stage: Stage, process: Process) -> None:
     assert not any(job.task == "refused" for job in stage.database.jobs.values())
 
 
-@pytest.mark.parametrize("how", FAILURES)
+# The gate runs the worst: an error that ends a process, and one without a readable attribute.
+_LATER = pytest.mark.nightly(
+    "tests/unit/scheduler/test_foreign_code.py::test_raising_middleware_delays_only_its_own_schedule"
+)
+HOWEVER = pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=() if how in ("exit", "closed") else _LATER) for how in FAILURES]
+)
+
+
+@HOWEVER
 def test_raising_middleware_delays_only_its_own_schedule(how: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(stage: Stage) -> None:
         process = await _start_scheduler(stage)
@@ -74,7 +83,7 @@ def test_raising_middleware_delays_only_its_own_schedule(how: str, caplog: pytes
     assert not any("failed; restarting it" in record.msg for record in caplog.records)
 
 
-@pytest.mark.parametrize("how", FAILURES)
+@HOWEVER
 def test_a_run_with_raising_middleware_fails_and_delays_no_schedule(
     how: str, caplog: pytest.LogCaptureFixture
 ) -> None:

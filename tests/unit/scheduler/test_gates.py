@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 
 from taskmq import Concurrency, RateLimit, TaskMQ
 from taskmq.contracts.jobs import JobUpdate, NewJob, Pick, ReadyJob, partition_of
@@ -189,6 +190,7 @@ async def test_a_rate_dispatches_jobs_at_its_pace(stage: Stage, /) -> None:
     assert 4.5 <= stage.clock.since(began) <= 5.5
 
 
+@pytest.mark.nightly("tests/unit/scheduler/test_gates.py::test_a_rate_dispatches_jobs_at_its_pace")
 @run_by(play_one, _define)
 async def test_a_thousand_jobs_of_a_fast_rate_are_on_time_and_few_at_once(stage: Stage, /) -> None:
     await _submit(stage, "fast", count=1000)
@@ -336,6 +338,7 @@ def _define_shared(app: TaskMQ) -> None:
         def call(number: int = 0) -> None: ...
 
 
+@pytest.mark.nightly("tests/unit/scheduler/test_gates.py::test_a_rate_dispatches_jobs_at_its_pace")
 @run_by(play, _define_shared)
 async def test_two_schedulers_share_the_rate_of_queues_in_two_partitions(stage: Stage, /) -> None:
     assert partition_of("q0") != partition_of("q1")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq import TaskMQ
@@ -69,7 +69,7 @@ _KINDS: Final[tuple[ReportKind, ...]] = (
 )
 
 
-@settings(deadline=None, max_examples=50)
+@pytest.mark.nightly("tests/unit/scheduler/test_histories.py::test_short_histories_end_as_long_ones_do")
 @given(actions=st.lists(st.sampled_from(_ACTIONS), min_size=3, max_size=40), seed=st.integers(0, 2**32))
 def test_every_job_ends_once_in_any_history_and_none_is_left_in_flight(actions: Sequence[str], seed: int) -> None:
     async def test(stage: Stage) -> None:

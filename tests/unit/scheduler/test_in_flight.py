@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
 from msgspec.structs import replace
 
 from taskmq import TaskMQ
@@ -101,6 +102,9 @@ async def test_a_job_without_a_message_is_dispatched_again_after_five_minutes(st
     assert process.scheduler.status().in_flight == {}
 
 
+@pytest.mark.nightly(
+    "tests/unit/scheduler/test_in_flight.py::test_a_job_without_a_message_is_dispatched_again_after_five_minutes"
+)
 @run_by(play_one)
 async def test_a_job_without_a_message_is_found_while_reports_keep_coming(stage: Stage, /) -> None:
     process, job_id = await _start_busy(stage)
@@ -347,6 +351,7 @@ async def test_a_republished_job_is_not_missing(stage: Stage, /) -> None:
     assert stage.job(job_id).attempt == 1
 
 
+@pytest.mark.nightly("tests/unit/scheduler/test_in_flight.py::test_a_dead_worker_is_found_while_reports_keep_coming")
 @run_by(play_one, _define)
 async def test_a_restarted_worker_of_the_same_name_does_not_have_the_jobs_of_the_killed(stage: Stage, /) -> None:
     stage.start()

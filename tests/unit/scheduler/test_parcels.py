@@ -222,6 +222,9 @@ async def test_a_parcel_that_came_back_is_decided_job_by_job(stage: Stage, /) ->
     await _end(stage, player, unpacker)
 
 
+@pytest.mark.nightly(
+    "tests/unit/scheduler/test_in_flight.py::test_a_job_that_waits_in_its_queue_or_with_a_worker_is_never_lost"
+)
 @run_by(_play)
 async def test_jobs_in_parcels_are_not_lost_while_their_queue_has_messages(stage: Stage, /) -> None:
     _, player = await _teach(stage)

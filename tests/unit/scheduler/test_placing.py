@@ -318,6 +318,7 @@ async def test_no_node_is_lost_because_no_scheduler_was_listening(stage: Stage, 
     assert stage.job(job).state is JobState.SUCCEEDED
 
 
+@pytest.mark.nightly("tests/unit/scheduler/test_placing.py::test_no_node_is_lost_because_no_scheduler_was_listening")
 @run_by(play_one, queues=_QUEUES)
 async def test_no_node_is_lost_during_a_broker_outage_or_right_after(stage: Stage, /) -> None:
     process = stage.start()
@@ -336,6 +337,7 @@ async def test_no_node_is_lost_during_a_broker_outage_or_right_after(stage: Stag
     assert len(player.deliveries) == 1
 
 
+@pytest.mark.nightly("tests/unit/scheduler/test_placing.py::test_no_node_is_lost_because_no_scheduler_was_listening")
 @run_by(play_one, queues=_QUEUES)
 async def test_a_node_is_lost_once_schedulers_have_listened_long_enough_again(stage: Stage, /) -> None:
     process = stage.start()
@@ -447,6 +449,9 @@ async def test_an_invalid_node_is_not_recorded(stage: Stage, /) -> None:
     assert [node.name for node in await stage.store.nodes.nodes()] == ["a"]
 
 
+@pytest.mark.nightly(
+    "tests/unit/scheduler/test_placing.py::test_jobs_of_other_queues_start_beside_one_that_fits_nowhere"
+)
 @run_by(play_one, queues=_QUEUES)
 async def test_full_nodes_do_not_delay_other_queues_of_their_partition(stage: Stage, /) -> None:
     assert stage.partition_of("mail") == stage.partition_of("train")
@@ -538,6 +543,7 @@ async def test_a_half_arrived_gang_does_not_start_where_two_pages_overlap(stage:
     assert {stage.job(job).state for job in (blocker, *gang)} == {JobState.QUEUED}
 
 
+@pytest.mark.nightly("tests/unit/scheduler/test_placing.py::test_a_gang_waits_until_there_is_room_for_all_of_it")
 @run_by(play_one, queues=(WorkQueue("train", placed=True, policy="fair"),))
 async def test_a_gang_of_one_tenant_among_hundreds_starts(stage: Stage, /) -> None:
     stage.start()

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 from uuid import uuid4
 
+import pytest
+
 from taskmq import TaskMQ, WorkQueue
 from taskmq.contracts.jobs import HistoryEntry, JobDetail, NewJob, Pick, UnplacedJob
 from taskmq.model.commands import Preemption, decode_command
@@ -265,6 +267,9 @@ async def test_the_store_is_queried_once_for_the_jobs_of_all_owed_lanes(stage: S
     assert len(asked) <= 8
 
 
+@pytest.mark.nightly(
+    "tests/unit/scheduler/test_preemption.py::test_the_newest_run_is_preempted_for_a_pool_below_its_share"
+)
 def test_runs_with_a_gpu_are_preempted_only_for_a_pool_that_is_owed_one() -> None:
     told_of = NodeTold(name="a", capacity={"slots": 8.0, "gpu": 2.0}, lost_after=30_000, runs_jobs=True)
     gpu = JobDetail(needs=JobNeeds(resources={"gpu": 1.0}))

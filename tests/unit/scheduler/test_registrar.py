@@ -72,6 +72,9 @@ async def test_a_scheduler_requests_the_tasks_of_workers_and_stores_their_answer
     assert (form.registration, form.origin, form.worker) == (_TASK, "broker", "w1")
 
 
+@pytest.mark.nightly(
+    "tests/unit/scheduler/test_registrar.py::test_a_scheduler_requests_the_tasks_of_workers_and_stores_their_answers"
+)
 @run_by(play_one)
 async def test_answers_of_many_workers_are_written_once_in_five_minutes(stage: Stage, /) -> None:
     await _is_asked(stage)

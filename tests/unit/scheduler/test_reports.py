@@ -288,6 +288,7 @@ async def test_a_letter_of_a_forgotten_dispatch_fails_its_job_by_its_proof(stage
     assert stage.states() == {JobState.FAILED: 1}
 
 
+@pytest.mark.nightly("tests/unit/scheduler/test_reports.py::test_a_report_with_an_invented_token_changes_no_job")
 @run_by(play)
 async def test_reports_with_invented_tokens_are_counted_and_logged_once_a_minute(
     stage: Stage, /, caplog: pytest.LogCaptureFixture

@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+import pytest
+
 from taskmq import TaskMQ, Workflow, chain
 from taskmq.contracts.jobs import NewInboxRow
 from taskmq.model.history.alerts import AlertRule
@@ -88,6 +90,9 @@ async def test_a_scheduled_run_that_does_not_end_in_time_is_late_until_it_ends(s
     assert await _notices(stage) == [("firing", "workflow:nightly"), ("resolved", "workflow:nightly")]
 
 
+@pytest.mark.nightly(
+    "tests/unit/scheduler/test_run_alerts.py::test_a_scheduled_run_that_does_not_end_in_time_is_late_until_it_ends"
+)
 @run_by(_play)
 async def test_a_scheduled_run_that_cannot_start_is_late_until_it_starts_and_ends(stage: Stage, /) -> None:
     process = await _start_scheduler(stage, metric="run_late", threshold=60, workflow="report")

@@ -135,6 +135,7 @@ async def test_thousands_of_jobs_of_several_queues_all_end(stage: Stage, /) -> N
     await until(lambda: stage.batches() == 0)
 
 
+@pytest.mark.nightly("tests/unit/scheduler/test_scheduler.py::test_thousands_of_jobs_of_several_queues_all_end")
 @run_by(play_one)
 async def test_thousands_of_jobs_that_fail_twice_all_succeed_at_their_third_attempt(stage: Stage, /) -> None:
     stage.start()

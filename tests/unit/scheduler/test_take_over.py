@@ -215,7 +215,19 @@ async def test_the_jobs_of_a_dead_scheduler_continue_within_the_lease_and_a_seco
     assert stage.states() == {JobState.SUCCEEDED: 10}
 
 
-@pytest.mark.parametrize("known", ["by the first end", "as running"])
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param(
+            "by the first end",
+            marks=pytest.mark.nightly(
+                "tests/unit/scheduler/test_take_over.py::"
+                "test_the_next_scheduler_charges_the_probable_cost_of_runs_of_the_dead_one"
+            ),
+        ),
+        "as running",
+    ],
+)
 @run_by(play)
 async def test_the_next_scheduler_charges_the_probable_cost_of_runs_of_the_dead_one(
     stage: Stage, /, known: str

@@ -397,6 +397,9 @@ async def test_a_refusal_unknown_to_the_store_is_left_to_the_next_holder(
     assert stage.clock.since(began) < 3 * LEASE
 
 
+@pytest.mark.nightly(
+    "tests/unit/scheduler/test_in_flight.py::test_a_job_that_waits_in_its_queue_or_with_a_worker_is_never_lost"
+)
 @run_by(play_one)
 async def test_a_job_that_waits_for_a_blocked_broker_is_not_considered_lost(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
@@ -416,6 +419,9 @@ async def test_a_job_that_waits_for_a_blocked_broker_is_not_considered_lost(stag
     await stage.all_ended()
 
 
+@pytest.mark.nightly(
+    "tests/unit/scheduler/test_in_flight.py::test_a_job_without_a_message_is_dispatched_again_after_five_minutes"
+)
 @run_by(play_one)
 async def test_a_job_that_the_broker_may_have_and_keeps_refusing_is_found_to_be_lost(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)

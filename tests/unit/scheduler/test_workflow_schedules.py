@@ -309,6 +309,10 @@ async def test_a_queued_run_counts_for_the_overlap_policy_of_its_schedule(stage:
     assert (await api.schedules.get("report")).skipped
 
 
+@pytest.mark.nightly(
+    "tests/unit/scheduler/test_schedules.py::"
+    "test_a_schedule_whose_trigger_raises_is_tried_ever_less_often_and_shows_why"
+)
 @run_by(_play)
 async def test_a_refused_occurrence_is_tried_less_and_less_often_and_shown(
     stage: Stage, /, caplog: pytest.LogCaptureFixture

@@ -243,7 +243,18 @@ async def test_a_ready_job_without_a_scheduler_has_no_expected_start(stage: Stag
     assert found.start is None
 
 
-@pytest.mark.parametrize("policy", ["fair", "priority"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "fair",
+        pytest.param(
+            "priority",
+            marks=pytest.mark.nightly(
+                "tests/unit/stored_jobs/test_explain.py::test_a_ready_job_starts_as_early_as_an_alternative_promises"
+            ),
+        ),
+    ],
+)
 @run_by(in_shop)
 async def test_a_ready_job_starts_as_early_as_an_alternative_promises(shop: Shop, /, policy: Policy) -> None:
     slots = WorkerConfig().concurrency

@@ -315,7 +315,19 @@ def test_a_step_fails_if_the_value_that_it_takes_is_lost(tmp_path: Path) -> None
     _play(test, tmp_path)
 
 
-@pytest.mark.parametrize("option", ["idempotency_key", "order_key"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        pytest.param(
+            "idempotency_key",
+            marks=pytest.mark.nightly(
+                "tests/unit/stored_jobs/test_large_results.py::"
+                "test_a_step_with_a_derived_key_takes_no_value_that_is_kept_elsewhere"
+            ),
+        ),
+        "order_key",
+    ],
+)
 def test_a_step_with_a_derived_key_takes_no_value_that_is_kept_elsewhere(option: str, tmp_path: Path) -> None:
     async def test(app: TaskMQ, _: Worker) -> None:
         run = await (app.tasks["echo"].s("x", MOST_VALUE_BYTES) | app.tasks[option].s()).asend()
@@ -326,7 +338,18 @@ def test_a_step_with_a_derived_key_takes_no_value_that_is_kept_elsewhere(option:
     _play(test, tmp_path)
 
 
-@pytest.mark.parametrize("args_inline", [None, "64K"])
+@pytest.mark.parametrize(
+    "args_inline",
+    [
+        None,
+        pytest.param(
+            "64K",
+            marks=pytest.mark.nightly(
+                "tests/unit/stored_jobs/test_large_results.py::test_the_step_behind_a_group_gets_values_of_any_size"
+            ),
+        ),
+    ],
+)
 def test_values_that_do_not_fit_a_message_together_are_kept_elsewhere_or_named(
     args_inline: str | None, tmp_path: Path
 ) -> None:

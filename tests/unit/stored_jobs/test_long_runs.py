@@ -21,7 +21,19 @@ async def _wait_until_detached(shop: Shop, job: Job[Any]) -> None:
     await until(is_detached, within=ALLOWED)
 
 
-@pytest.mark.parametrize("has_state", [True, False])
+@pytest.mark.parametrize(
+    "has_state",
+    [
+        True,
+        pytest.param(
+            False,
+            marks=pytest.mark.nightly(
+                "tests/unit/stored_jobs/test_long_runs.py::"
+                "test_a_run_continues_beyond_the_consumer_timeout_and_its_only_end_counts"
+            ),
+        ),
+    ],
+)
 def test_a_run_continues_beyond_the_consumer_timeout_and_its_only_end_counts(has_state: bool) -> None:
     async def test(shop: Shop) -> None:
         job: Job[Any] = await shop.jobs.asubmit("sleep", ALLOWED * 3)
@@ -71,6 +83,9 @@ async def test_a_run_continues_alone_if_its_scheduler_cannot_be_reached_in_time(
     assert [event.kind for event in await shop.jobs.ahistory(job.id)] == ["detached"]
 
 
+@pytest.mark.nightly(
+    "tests/unit/stored_jobs/test_long_runs.py::test_a_run_continues_alone_if_its_scheduler_cannot_be_reached_in_time"
+)
 @run_by(in_shop, is_impatient=True)
 async def test_a_failure_counts_after_the_broker_took_the_message_back(shop: Shop, /) -> None:
     job: Job[Any] = await shop.jobs.asubmit("fail_late", ALLOWED + 1)
@@ -85,6 +100,10 @@ async def test_a_failure_counts_after_the_broker_took_the_message_back(shop: Sho
     assert shop.stage.job(job.id).attempt == 1
 
 
+@pytest.mark.nightly(
+    "tests/unit/scheduler/test_in_flight.py::"
+    "test_a_detached_job_belongs_to_its_worker_until_a_minute_after_its_last_word"
+)
 @run_by(in_shop, is_impatient=True)
 async def test_a_run_without_its_message_reports_that_it_is_alive_until_its_end(shop: Shop, /) -> None:
     job: Job[Any] = await shop.jobs.asubmit("sleep", ALLOWED * 4)

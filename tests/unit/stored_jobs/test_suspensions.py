@@ -148,11 +148,24 @@ async def test_a_sleeping_job_says_how_long_it_sleeps(shop: Shop, /) -> None:
     assert (await shop.jobs.aget(job.id)).suspension == ""
 
 
+_OTHER_CHANGE = pytest.mark.nightly(
+    "tests/unit/stored_jobs/test_suspensions.py::test_a_job_whose_code_has_changed_is_held_until_it_is_released"
+)
+
+
 @pytest.mark.parametrize(
     ("calls", "difference"),
     [
-        (["step b", "step a", "sleep 2m"], "sleep 1 was saved after step 'b', and now comes after step 'a'"),
-        (["step a", "sleep 2m"], "sleep 1 was saved after step 'b', and now comes after step 'a'"),
+        pytest.param(
+            ["step b", "step a", "sleep 2m"],
+            "sleep 1 was saved after step 'b', and now comes after step 'a'",
+            marks=_OTHER_CHANGE,
+        ),
+        pytest.param(
+            ["step a", "sleep 2m"],
+            "sleep 1 was saved after step 'b', and now comes after step 'a'",
+            marks=_OTHER_CHANGE,
+        ),
         (["step a", "wait b"], "step 'b' was saved, and wait 1 for 'b' is now called"),
     ],
 )
@@ -223,6 +236,7 @@ async def test_a_step_behind_the_last_call_may_be_added(shop: Shop, /) -> None:
     assert _made == ["a", "b"]
 
 
+@pytest.mark.nightly("tests/unit/run/test_waits.py::test_concurrent_sleeps_find_their_values_in_any_order")
 @run_by(in_own_store)
 async def test_concurrent_sleeps_of_a_job_end_one_after_the_other(shop: Shop, /) -> None:
     job = await shop.jobs.asubmit("together")
@@ -364,6 +378,7 @@ async def test_an_ended_job_takes_no_signal(shop: Shop, /) -> None:
         await shop.jobs.asignal("unknown", "answer")
 
 
+@pytest.mark.nightly("tests/unit/stored_jobs/test_journals.py::test_a_job_saves_at_most_a_thousand_values")
 @run_by(in_own_store)
 async def test_a_job_keeps_at_most_a_thousand_values(shop: Shop, /) -> None:
     job = await shop.jobs.asubmit("ask", delay="1h")

@@ -25,25 +25,24 @@ class Full:
         return ProcessSlot(0, start=self.start, judge=ExitReason, proven=lambda: True, burst=False)
 
 
-def test_a_failing_process_restarts_with_growing_pauses_and_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_process_restarts_with_growing_pauses_and_the_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     full = Full()
     slot = full.slot()
 
-    async def main() -> None:
+    with caplog.at_level(logging.ERROR):
         running = asyncio.create_task(slot.run())
         for tries in (1, 2, 3):
             async with asyncio.timeout(10):
                 while full.tries < tries or slot.next_try is None:
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(0.01)
             assert slot.failures == tries
             # Twice as long each time; not waited for here.
             slot.restart_now()
             await asyncio.sleep(0)
         slot.retire()
         assert await running == "done"
-
-    with caplog.at_level(logging.ERROR):
-        asyncio.run(main())
 
     assert [record.getMessage().partition("unavailable ")[2] for record in caplog.records][:3] == [
         "(once); starting another in 0.5 s",

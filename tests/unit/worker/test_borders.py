@@ -37,8 +37,8 @@ def handled_by_a_broken_chat() -> Generator[None]:
         logging.getLogger().removeHandler(chat)
 
 
-# The gate runs coroutines below and on RabbitMQ; a stored job in a thread is the most expensive case.
-_LATER = {("async", False), ("async", True), ("thread", True)}
+# The gate runs coroutines on RabbitMQ, and below each of the other executors once.
+_LATER = {("async", False), ("async", True), ("thread", True), ("process", False)}
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,7 @@ async def test_each_job_ends_once_whatever_is_raised_at_a_border(
     await check_every_border(executor, runs, stored=stored)
 
 
+@pytest.mark.nightly("tests/unit/worker/test_borders.py::test_each_job_ends_once_whatever_is_raised_at_a_border")
 @pytest.mark.parametrize(
     "stored",
     [pytest.param(False, id="broker"), pytest.param(True, id="store", marks=pytest.mark.matrix)],

@@ -200,6 +200,10 @@ def _troubles(draw: st.DrawFn) -> list[Trouble]:
 
 
 # Under coverage on a busy machine it takes minutes.
+@pytest.mark.nightly(
+    "tests/unit/worker/long_runs/test_guard.py::"
+    "test_another_worker_takes_over_a_long_run_when_the_lease_of_a_dead_one_ends"
+)
 @pytest.mark.timeout(600)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(

@@ -254,6 +254,9 @@ def test_each_attempt_has_its_lines_with_their_tracebacks(tmp_path: Path) -> Non
     _play(tmp_path, test, capture_logs="error")
 
 
+@pytest.mark.nightly(
+    "tests/unit/worker/run_logs/test_capture.py::test_each_attempt_has_its_lines_with_their_tracebacks"
+)
 def test_lines_of_every_attempt_are_found_by_its_number_even_after_a_resumption(tmp_path: Path) -> None:
     async def test(app: TaskMQ) -> None:
         (first, *_) = await _lines(app, "fail")

@@ -133,6 +133,9 @@ def test_records_and_prints_of_a_process_are_in_the_log_of_its_job(shop: str) ->
     assert {(line.job, line.worker, line.attempt, line.task) for line in lines} == {(job_id, "w", 1, "talk")}
 
 
+@pytest.mark.nightly(
+    "tests/unit/worker/run_logs/test_processes.py::test_records_and_prints_of_a_process_are_in_the_log_of_its_job"
+)
 def test_unencodable_text_is_escaped(shop: str) -> None:
     _, _, lines = asyncio.run(_run(shop, "name", capture_logs="info", capture_output=True))
 
@@ -145,6 +148,9 @@ def test_lines_of_a_fork_of_the_process_do_not_belong_to_the_run(shop: str) -> N
     assert [line.message for line in lines] == ["before the fork", "1 handler less"]
 
 
+@pytest.mark.nightly(
+    "tests/unit/worker/run_logs/test_capture.py::test_the_lines_of_a_run_are_limited_and_the_rest_are_counted"
+)
 def test_the_lines_of_a_run_in_a_process_are_limited_and_the_rest_are_counted(shop: str) -> None:
     _, _, lines = asyncio.run(_run(shop, "chatter", 50_000, capture_logs="info", log_lines=20))
 
@@ -152,6 +158,9 @@ def test_the_lines_of_a_run_in_a_process_are_limited_and_the_rest_are_counted(sh
     assert lines[-1].message.startswith("49980 further lines of this run were not kept")
 
 
+@pytest.mark.nightly(
+    "tests/unit/worker/run_logs/test_capture.py::test_each_attempt_has_its_lines_with_their_tracebacks"
+)
 def test_lines_logged_before_a_failure_are_kept(shop: str) -> None:
     _, _, lines = asyncio.run(_run(shop, "fail", capture_logs="info"))
 

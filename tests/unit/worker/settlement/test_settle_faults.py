@@ -69,6 +69,16 @@ PLACES = [
     if case.label != "not encodable" or (with_state and task == "job")
 ]
 EVERY_CASE = pytest.mark.parametrize(("case", "with_state", "task"), PLACES, ids=str)
+# The gate hits every case with results by faults, and each case at all places by a cancellation.
+_ELSEWHERE = pytest.mark.nightly(
+    "tests/unit/worker/settlement/test_settle_faults.py::"
+    "test_a_cancellation_at_any_await_leaves_the_delivery_to_be_redelivered"
+)
+CASES_WITH_RESULTS = pytest.mark.parametrize(
+    ("case", "with_state", "task"),
+    [pytest.param(*place, marks=() if place[1:] == (True, "job") else _ELSEWHERE) for place in PLACES],
+    ids=str,
+)
 
 
 class _Steps:
@@ -223,7 +233,7 @@ def test_without_a_fault_the_outcome_is_durable_and_then_the_delivery_is_settled
         assert story == [*case.needs(app, task), case.settled]
 
 
-@EVERY_CASE
+@CASES_WITH_RESULTS
 def test_a_call_that_fails_anywhere_is_retried_before_the_ack(case: Case, with_state: bool, task: str) -> None:
     calls, faultless, _ = _check_play(case, with_state=with_state, task=task)
 
@@ -236,7 +246,7 @@ def test_a_call_that_fails_anywhere_is_retried_before_the_ack(case: Case, with_s
             assert story[-1] == faultless[-1]
 
 
-@EVERY_CASE
+@CASES_WITH_RESULTS
 def test_a_call_that_never_answers_holds_the_delivery_until_it_is_cancelled(
     case: Case, with_state: bool, task: str
 ) -> None:
@@ -259,6 +269,10 @@ def test_a_cancellation_at_any_await_leaves_the_delivery_to_be_redelivered(
         assert not [word for word in story if word.startswith("acked")]
 
 
+@pytest.mark.nightly(
+    "tests/unit/worker/settlement/test_settle_faults.py::"
+    "test_a_cancellation_at_any_await_leaves_the_delivery_to_be_redelivered"
+)
 @EVERY_CASE
 def test_a_cancellation_at_any_await_of_a_second_try_leaves_the_delivery_too(
     case: Case, with_state: bool, task: str
@@ -272,7 +286,7 @@ def test_a_cancellation_at_any_await_of_a_second_try_leaves_the_delivery_too(
             _check_play(case, with_state=with_state, task=task, points=Points(plan), cancel_at=number)
 
 
-@EVERY_CASE
+@CASES_WITH_RESULTS
 def test_a_lasting_outage_never_ends_in_an_ack(case: Case, with_state: bool, task: str) -> None:
     calls, _, _ = _check_play(case, with_state=with_state, task=task)
 
@@ -283,7 +297,7 @@ def test_a_lasting_outage_never_ends_in_an_ack(case: Case, with_state: bool, tas
             assert "acked work" not in story
 
 
-@EVERY_CASE
+@CASES_WITH_RESULTS
 def test_a_stopping_worker_requeues_the_delivery_when_a_call_keeps_failing(
     case: Case, with_state: bool, task: str
 ) -> None:
