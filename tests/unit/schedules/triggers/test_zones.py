@@ -1,10 +1,10 @@
 """Cron in every zone of the host, compared with an observer who reads the clock each minute.
 
-`$TASKMQ_TEST_ZONES` is the number of zones: default 2, those with the oddest changes, in the year 2018; 3 and more add
-some that `$TASKMQ_TEST_SEED` chooses; `all` for all of them, from 2000 to 2037. Frequent expressions are compared around each change of the clocks, the
-others all the time: `$TASKMQ_TEST_ZONES_OFTEN` is the number of instants a day that counts as frequent. All zones
-take some 15 minutes of a core with 0.9, the default, and half an hour with 7. `$TASKMQ_TEST_ZONES_PART` selects one
-of several processes, such as `1/2`.
+`$TASKMQ_TEST_ZONES` is the number of zones: default 2, those with the oddest changes, in the year 2018; 3 and more
+add some that `$TASKMQ_TEST_SEED` chooses; `all` for all of them, from 2000 to 2037. Frequent expressions are
+compared around each change of the clocks, the others all the time: `$TASKMQ_TEST_ZONES_OFTEN` is the number of
+instants a day that counts as frequent. All zones take some 15 minutes of a core with 0.9, the default, and half an
+hour with 7. `$TASKMQ_TEST_ZONES_PART` selects one of several processes, such as `1/2`.
 """
 
 import itertools
