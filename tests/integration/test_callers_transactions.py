@@ -22,6 +22,8 @@ from taskmq.model.states import JobState
 pytestmark = pytest.mark.real_time
 
 _Begin = Callable[[str], Any]
+# A session, which remains in the gate, has such a connection.
+_ONCE = pytest.mark.nightly("tests/integration/test_callers_transactions.py")
 _LATER = pytest.mark.nightly(
     "tests/integration/test_callers_transactions.py::test_a_job_waits_for_one_of_the_same_transaction"
 )
@@ -73,7 +75,10 @@ async def _file(url: str) -> AsyncGenerator[Any]:
         connection.execute("COMMIT")
 
 
-@pytest.fixture(params=[_session, _connection, _driver, _file], ids=["session", "connection", "driver", "file"])
+@pytest.fixture(
+    params=[_session, pytest.param(_connection, marks=_ONCE), _driver, _file],
+    ids=["session", "connection", "driver", "file"],
+)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, _Begin]:
     if request.param is _file:
         return f"sqlite:///{tmp_path}/jobs.db", _file

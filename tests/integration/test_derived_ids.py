@@ -41,6 +41,7 @@ def site(tmp_path: Path, store: str) -> Iterator[Site]:
         yield opened
 
 
+@pytest.mark.nightly("tests/integration/test_derived_ids.py::test_no_derived_id_is_accepted_through_any_door")
 def test_a_submitter_cannot_take_the_occurrence_of_a_schedule(tmp_path: Path, store: str) -> None:
     app = TaskMQ(new_url(), store=store)
     define(app)

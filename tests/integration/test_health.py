@@ -107,7 +107,9 @@ async def test_a_hanging_component_is_down_and_the_others_are_still_reported(way
         await until(_are(health, state="works"))
 
 
-@pytest.mark.nightly("tests/integration/test_health.py::test_schedulers_are_unknown_while_the_store_is_down")
+@pytest.mark.nightly(
+    "tests/integration/test_health.py::test_a_hanging_component_is_down_and_the_others_are_still_reported"
+)
 async def test_workers_are_unknown_while_the_broker_is_down(ways: _Ways) -> None:
     async with _serve_app(ways) as health:
         await until(_are(health, broker="works", workers="down"))
@@ -121,6 +123,9 @@ async def test_workers_are_unknown_while_the_broker_is_down(ways: _Ways) -> None
         await until(_are(health, broker="works", workers="down"))
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_health.py::test_a_hanging_component_is_down_and_the_others_are_still_reported"
+)
 async def test_schedulers_are_unknown_while_the_store_is_down(ways: _Ways) -> None:
     async with _serve_app(ways) as health:
         await until(_are(health, store="works", schedulers="down"))

@@ -219,6 +219,7 @@ async def _turn(store: JobStore, archive: Path | None, keep: Sequence[KeepRule] 
     await store.dispatching.leases.release("duties", token=lease.token)
 
 
+@pytest.mark.nightly("tests/integration/test_store_prune.py::test_a_database_deletes_whole_days")
 def test_a_scheduler_keeps_jobs_for_the_configured_time(job_store_url: str) -> None:
     async def test(app: TaskMQ, driver: JobDriver) -> None:
         store = app.sessions.store()

@@ -126,6 +126,7 @@ async def test_a_consumer_in_another_process_is_woken_at_once(url: str, stage: E
     await broker.aclose()
 
 
+@pytest.mark.nightly("tests/integration/test_local_processes.py::test_order_is_kept_across_processes")
 async def test_processes_that_open_a_new_directory_at_the_same_time_all_succeed(url: str, stage: ExitStack) -> None:
     actors = [stage.enter_context(Actor("begin", url, number)) for number in range(4)]
 

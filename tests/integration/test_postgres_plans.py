@@ -120,27 +120,27 @@ _UPDATES: Final = "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables wher
 _BY_ORDER: Final = {("LANES", "ready"), ("RUN_PENDING", "run_inbox")}
 _FILL: Final = """
 insert into taskmq.job (id, due, tenant, queue, task, priority, state, body)
-select gen_random_uuid(), n, 1, 1, 1, 5, 1, '{}' from generate_series(1, 20000) n;
+select gen_random_uuid(), n, 1, 1, 1, 5, 1, '{}' from generate_series(1, 5000) n;
 insert into taskmq.ready (queue, priority, tenant, due, id) select queue, priority, tenant, due, id from taskmq.job;
 insert into taskmq.schedule (next_at, shard, is_code, app, name, definition, record)
-select n, n % 256, false, 'shop', n::text, '', '' from generate_series(1, 20000) n;
+select n, n % 256, false, 'shop', n::text, '', '' from generate_series(1, 5000) n;
 insert into taskmq.schedule_due (shard, next_at, id) select shard, next_at, id from taskmq.schedule;
 insert into taskmq.occurrence (schedule, instant, run, at, kind) select 1, n, '', n, 'due'
-from generate_series(1, 20000) n;
-insert into taskmq.timer (shard, due, id) select n % 64, n, gen_random_uuid() from generate_series(1, 20000) n;
+from generate_series(1, 5000) n;
+insert into taskmq.timer (shard, due, id) select n % 64, n, gen_random_uuid() from generate_series(1, 5000) n;
 insert into taskmq.gated (id, due, queue, tenant, partition, priority, gate)
-select gen_random_uuid(), n, 1, 1, 0, 5, n::text from generate_series(1, 20000) n;
+select gen_random_uuid(), n, 1, 1, 0, 5, n::text from generate_series(1, 5000) n;
 insert into taskmq.job_key (tenant, key, id, fingerprint)
-select 1, n::text, gen_random_uuid(), '' from generate_series(1, 20000) n;
+select 1, n::text, gen_random_uuid(), '' from generate_series(1, 5000) n;
 insert into taskmq.quota_usage (name, day, jobs, bytes, used_until)
-select n::text, 1, 1, 1, 0 from generate_series(1, 20000) n;
-insert into taskmq.unique_key (name, until) select n::text, n from generate_series(1, 20000) n;
+select n::text, 1, 1, 1, 0 from generate_series(1, 5000) n;
+insert into taskmq.unique_key (name, until) select n::text, n from generate_series(1, 5000) n;
 insert into taskmq.claim (name, place, job, token, fence, ttl)
-select n::text, 0, gen_random_uuid(), 1, n, 1000 from generate_series(1, 20000) n;
+select n::text, 0, gen_random_uuid(), 1, n, 1000 from generate_series(1, 5000) n;
 insert into taskmq.dependency (upstream, dependent, condition)
-select gen_random_uuid(), gen_random_uuid(), 1 from generate_series(1, 20000) n;
+select gen_random_uuid(), gen_random_uuid(), 1 from generate_series(1, 5000) n;
 insert into taskmq.run (id, tenant, workflow, version, state, record)
-select gen_random_uuid(), '', '', '', 1, '' from generate_series(1, 20000) n;
+select gen_random_uuid(), '', '', '', 1, '' from generate_series(1, 5000) n;
 insert into taskmq.run_step (run, name, child, record) select id, 'a', -1, '' from taskmq.run;
 insert into taskmq.run_inbox (run) select id from taskmq.run;
 insert into taskmq.run_timer (at, generation, run, step) select 1, 1, id, 'a' from taskmq.run;

@@ -73,6 +73,9 @@ def test_a_pause_survives_restarts_and_requeues_prefetched_jobs(
         eventually(lambda: waiting() == 0, "both are in the worker's hands")
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_features_without_redis.py::test_stored_jobs_have_every_feature_with_postgresql_alone"
+)
 @pytest.mark.real_time
 async def test_without_a_state_the_store_holds_pauses_for_schedulers_and_workers(
     amqp_url: str, job_store_url: str

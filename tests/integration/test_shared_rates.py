@@ -57,6 +57,9 @@ def start(amqp_url: str, job_store_url: str, tmp_path: Path, free_tcp_port: int)
         yield it
 
 
+@pytest.mark.nightly(
+    "taskmq/testing/job_store_suite/dispatch/starts.py::test_schedulers_of_several_partitions_share_a_rate"
+)
 @pytest.mark.timeout(150)
 async def test_a_strict_rate_holds_over_partitions_and_killed_schedulers(
     start: Callable[..., Process], amqp_url: str, job_store_url: str, free_tcp_port: int
@@ -65,7 +68,7 @@ async def test_a_strict_rate_holds_over_partitions_and_killed_schedulers(
 
 
 @pytest.mark.nightly(
-    "tests/integration/test_shared_rates.py::test_a_strict_rate_holds_over_partitions_and_killed_schedulers"
+    "taskmq/testing/job_store_suite/dispatch/starts.py::test_schedulers_of_several_partitions_share_a_rate"
 )
 @pytest.mark.timeout(40 * _KILLS + 150)
 async def test_a_strict_rate_holds_for_a_long_time(

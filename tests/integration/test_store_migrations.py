@@ -316,6 +316,9 @@ async def test_jobs_in_a_file_of_the_first_version_survive_an_upgrade(tmp_path: 
         await _work_through(store)
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_store_migrations.py::test_jobs_of_the_first_tables_survive_one_upgrade_over_all_revisions"
+)
 async def test_runs_get_the_instant_of_their_start_by_an_upgrade(
     tmp_path: Path, postgres_server: PostgreSQL, postgres_url: str
 ) -> None:

@@ -123,7 +123,13 @@ async def test_a_job_keeps_its_key_while_it_sleeps_and_wakes_at_another_worker(s
         assert shop.runs[2][1] > shop.runs[0][1] > 0
 
 
-@pytest.mark.parametrize("end", [JobState.CANCELLED, JobState.EXPIRED])
+@pytest.mark.parametrize(
+    "end",
+    [
+        JobState.CANCELLED,
+        pytest.param(JobState.EXPIRED, marks=pytest.mark.nightly("tests/integration/test_stored_keys.py")),
+    ],
+)
 async def test_the_key_of_a_job_that_ends_while_it_sleeps_is_free(shop: Shop, end: JobState) -> None:
     async with shop.working():
         first = await shop.submit_asleep("17")
