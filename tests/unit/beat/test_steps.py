@@ -1,6 +1,6 @@
 """A replica dies at each of its steps: every occurrence is emitted and executed once.
 
-`$TASKMQ_TEST_BEAT_STEPS` deaths (default 40); the whole campaign is 1000.
+`$TASKMQ_TEST_BEAT_STEPS` deaths (default 20); the whole campaign is 1000.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from tests.coroutines import run_by
 from tests.unit.beat.stage import START, Stage, play
 from tests.unit.worker.staged import Fault, Points
 
-DEATHS = int(os.environ.get("TASKMQ_TEST_BEAT_STEPS", "40"))
+DEATHS = int(os.environ.get("TASKMQ_TEST_BEAT_STEPS", "20"))
 
 # Steps of a replica for its first two occurrences: it reads, begins, claims, connects, declares, publishes and marks;
 # then it claims, publishes and marks again.

@@ -187,18 +187,18 @@ async def test_jobs_of_a_key_wait_while_its_job_is_suspended(stage: Stage, /, ha
     player = await stage.player_of_declared()
     await player.has(1)
     why = ErrorRecord(type_name=SUSPENDED, message="asleep")
-    await player.finish("snoozed", delay=600_000, error=why)
+    await player.finish("snoozed", delay=150_000, error=why)
     await until(lambda: stage.job(first).state is JobState.SCHEDULED)
-    await stage.pass_by(300)
+    await stage.pass_by(60)
     assert player.deliveries == []
     # The next holder of the partition knows no job in flight.
     await process.kill()
     stage.start(has_state=has_state)
     await _submit(stage, "pay", "7", count=20, key="order:7")
-    await stage.pass_by(200)
+    await stage.pass_by(60)
     assert player.deliveries == []
 
-    await player.has(1, within=300)
+    await player.has(1, within=150)
     assert _ids(player) == [first]
     await player.finish(content_type="application/json", result=b'"paid"')
     await stage.all_ended()

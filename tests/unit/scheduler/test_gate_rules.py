@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -189,6 +190,7 @@ def test_a_gate_of_two_queues_opens_if_one_of_them_has_room() -> None:
     assert gates.due(lambda queue: queue == "work", now=0.5) == {"places:one:a": 1}
 
 
+@pytest.mark.nightly("tests/unit/scheduler/test_gate_rules.py::test_no_limit_is_exceeded_and_every_job_is_dispatched")
 def test_the_memory_of_rates_does_not_grow_with_their_keys() -> None:
     app = TaskMQ("memory://paces")
 

@@ -619,7 +619,7 @@ async def test_no_pool_exceeds_its_cap_of_a_resource_and_others_pass(stage: Stag
     # Its successor knows its jobs.
     await stage.processes[0].kill()
     stage.start()
-    await stage.pass_by(60)
+    await stage.pass_by(30)
     assert stage.states() == {JobState.QUEUED: 2, JobState.DISPATCHED: 3}
     for _ in range(3):
         await player.finish()

@@ -249,7 +249,21 @@ async def test_a_success_with_an_unreadable_result_fails_with_a_reason(stage: St
     assert job.error.message.startswith("its worker reported a result that is not application/json: ")
 
 
-@pytest.mark.parametrize("reason", ["delivery_limit", "expired", "maxlen", "rejected"])
+_OTHER_REASON = pytest.mark.nightly(
+    "tests/unit/scheduler/test_reports.py::"
+    "test_a_letter_with_an_invented_token_neither_fails_a_job_nor_sends_it_again"
+)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "delivery_limit",
+        pytest.param("expired", marks=_OTHER_REASON),
+        pytest.param("maxlen", marks=_OTHER_REASON),
+        "rejected",
+    ],
+)
 @run_by(play)
 async def test_a_letter_with_an_invented_token_neither_fails_a_job_nor_sends_it_again(
     stage: Stage, /, reason: str

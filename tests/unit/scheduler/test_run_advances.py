@@ -395,6 +395,7 @@ async def test_a_step_has_the_priority_of_its_task_unless_it_has_its_own(stage: 
     assert {body.parent for body in bodies} == {None}
 
 
+@pytest.mark.nightly("tests/unit/scheduler/test_publish.py::test_an_oversized_job_fails_and_its_neighbours_run")
 @run_by(_play)
 async def test_a_step_with_a_message_that_the_broker_would_refuse_fails(stage: Stage, /) -> None:
     process = stage.start()

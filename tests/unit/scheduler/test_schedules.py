@@ -199,13 +199,19 @@ async def test_an_occurrence_whose_id_is_taken_is_a_failure(
     assert process.scheduler.status().occurrences_failed == 1
 
 
+_ALL = pytest.mark.nightly(
+    "tests/unit/scheduler/test_schedules.py::"
+    "test_after_two_hours_without_schedulers_each_mode_catches_up_within_its_limit"
+)
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
         ({"catchup": "skip"}, 0),
         ({"catchup": "once"}, 1),
         ({"catchup": "all"}, 100),
-        ({"catchup": "all", "catchup_limit": 500}, 120),
+        pytest.param({"catchup": "all", "catchup_limit": 500}, 120, marks=_ALL),
         ({"catchup": "all", "catchup_limit": 500, "catchup_window": "30m"}, 30),
     ],
 )

@@ -444,7 +444,19 @@ async def test_a_job_that_the_broker_may_have_and_keeps_refusing_is_found_to_be_
     assert stage.job(job_id).attempt == 1
 
 
-@pytest.mark.parametrize(("task", "call"), [("t", "undispatch"), ("once", "fail")])
+@pytest.mark.parametrize(
+    ("task", "call"),
+    [
+        ("t", "undispatch"),
+        pytest.param(
+            "once",
+            "fail",
+            marks=pytest.mark.nightly(
+                "tests/unit/scheduler/test_withdrawals.py::test_a_job_that_starts_as_it_is_given_up_continues"
+            ),
+        ),
+    ],
+)
 @run_by(play_one, _define)
 async def test_a_job_that_starts_as_it_is_given_up_continues(stage: Stage, /, task: str, call: str) -> None:
     store = stage.store

@@ -1,5 +1,7 @@
 """The list of workers in the store: schedulers write heartbeats and delete workers that stop."""
 
+import pytest
+
 from taskmq.app_api.nodes import HostWorkers, list_hosts
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Process, Stage, play_one, until
@@ -12,6 +14,7 @@ async def _hosts(process: Process) -> list[tuple[str, list[str], list[str]]]:
     return [name(host) for host in await list_hosts(process.app)]
 
 
+@pytest.mark.nightly("tests/unit/scheduler/test_worker_list.py::test_heartbeats_wait_for_the_store")
 @run_by(play_one)
 async def test_heartbeats_of_all_workers_are_listed_until_they_stop_or_are_silent(stage: Stage, /) -> None:
     process = stage.start()

@@ -338,18 +338,10 @@ def test_a_step_with_a_derived_key_takes_no_value_that_is_kept_elsewhere(option:
     _play(test, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "args_inline",
-    [
-        None,
-        pytest.param(
-            "64K",
-            marks=pytest.mark.nightly(
-                "tests/unit/stored_jobs/test_large_results.py::test_the_step_behind_a_group_gets_values_of_any_size"
-            ),
-        ),
-    ],
+@pytest.mark.nightly(
+    "tests/unit/stored_jobs/test_large_results.py::test_the_step_behind_a_group_gets_values_of_any_size"
 )
+@pytest.mark.parametrize("args_inline", [None, "64K"])
 def test_values_that_do_not_fit_a_message_together_are_kept_elsewhere_or_named(
     args_inline: str | None, tmp_path: Path
 ) -> None:

@@ -247,7 +247,19 @@ async def test_concurrent_sleeps_of_a_job_end_one_after_the_other(shop: Shop, /)
     assert 2 * _MINUTE <= record.finished - record.submitted < 3 * _MINUTE
 
 
-@pytest.mark.parametrize("is_saved_first", [False, True])
+@pytest.mark.parametrize(
+    "is_saved_first",
+    [
+        False,
+        pytest.param(
+            True,
+            marks=pytest.mark.nightly(
+                "tests/unit/stored_jobs/test_suspensions.py::"
+                "test_each_sleep_of_a_loop_that_resumes_from_its_checkpoint_takes_its_time"
+            ),
+        ),
+    ],
+)
 @run_by(in_own_store)
 async def test_each_sleep_of_a_loop_that_resumes_from_its_checkpoint_takes_its_time(
     shop: Shop, /, is_saved_first: bool

@@ -13,7 +13,19 @@ from taskmq.worker import Worker, WorkerConfig
 
 
 @pytest.mark.real_time
-@pytest.mark.parametrize("error", [ValueError("no"), Snooze(timedelta(seconds=1))])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("no"),
+        pytest.param(
+            Snooze(timedelta(seconds=1)),
+            marks=pytest.mark.nightly(
+                "tests/unit/worker/settlement/test_settle_sizes.py::"
+                "test_a_job_whose_next_attempt_would_not_fit_is_a_dead_letter_and_not_a_loop"
+            ),
+        ),
+    ],
+)
 async def test_a_job_whose_next_attempt_would_not_fit_is_a_dead_letter_and_not_a_loop(error: Exception) -> None:
     app = TaskMQ(f"memory://settle-sizes-{type(error).__name__}")
     runs = 0
