@@ -96,7 +96,7 @@ def test_the_stacks_of_a_worker_show_the_function_that_is_stuck(project: Project
     project.wait_for("started", "hunter3")
     operator.wait_for_workers("one")
 
-    said = operator("worker", "control", "stacks", "--all", "--within", "20s")
+    said = operator("worker", "control", "stacks", "one", "--within", "20s")
 
     assert said.code == 0
     assert said.out.startswith("== one (done)")
