@@ -113,6 +113,9 @@ async def test_a_job_that_kills_its_workers_fails_after_three_starts_and_charges
     assert len(starts) == _INNOCENT
 
 
+@pytest.mark.nightly(
+    "tests/e2e/test_stored_poison.py::test_a_job_that_kills_its_workers_fails_after_three_starts_and_charges_no_other"
+)
 async def test_a_killed_worker_charges_the_job_that_it_had_started_once(amqp_url: str, project: Project) -> None:
     database = Database()
     try:
