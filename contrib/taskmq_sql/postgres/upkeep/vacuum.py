@@ -7,7 +7,7 @@ from taskmq_sql.postgres.connections import Connection, Connections
 
 # A statement that takes the first rows of one of these reads the index entries of all rows that were taken since the
 # last vacuum. Autovacuum comes once a minute: too rarely for thousands of jobs a second.
-_TABLES: Final = ("gated", "ready", "run_inbox", "timer", "upstream_end")
+_TABLES: Final = ("claim_line", "gated", "ready", "run_inbox", "run_timer", "timer", "upstream_end")
 _BETWEEN: Final = 5_000
 _MANY: Final = 5_000
 # A vacuum reads the whole index, so a long table is vacuumed less often.
