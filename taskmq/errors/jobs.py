@@ -25,7 +25,9 @@ class TaskFailed(TaskMQError):
     def __init__(self, job_id: str, *, type_name: str, message: str, traceback: str, attempts: int) -> None:
         super().__init__(f"job {job_id} failed after {attempts} attempt(s): {type_name}: {message}")
         self.job_id = job_id
-        self.type_name, self.message, self.traceback = type_name, message, traceback
+        self.type_name: str = type_name
+        self.message: str = message
+        self.traceback: str = traceback
         self.attempts = attempts
 
 

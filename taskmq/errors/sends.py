@@ -82,8 +82,11 @@ class QuotaExceeded(SendError):
         when = "when some of its jobs have started" if retry_after is None else f"in {max(retry_after, 1):,.0f} s"
         self.quota: str = f"{whose} has reached its quota of {most:g} {what}"
         super().__init__(f"task {task}: {self.quota}; try again {when}")
-        self.tenant, self.user = tenant, user
-        self.limit, self.most, self.retry_after = limit, most, retry_after
+        self.tenant: str = tenant
+        self.user: str | None = user
+        self.limit: str = limit
+        self.most: float = most
+        self.retry_after: float | None = retry_after
 
 
 class PartlySent(SendError):
