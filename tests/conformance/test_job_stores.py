@@ -19,7 +19,7 @@ from taskmq.testing import FakeClock
 from taskmq.testing.job_store_suite import JobStoreSuite, JobTransactions, MovedClocks, OldRuns, RestoredStores
 from taskmq.testing.job_store_suite.runs.history import RandomRuns
 from taskmq_sql import open_job_store
-from tests.servers import PostgreSQL
+from tests.servers import PgBouncer, PostgreSQL
 from tests.servers.reused_tables import ReusedTables
 from tests.unit.app_kit import new_file_store
 
@@ -34,13 +34,20 @@ def reused_tables(postgres_server: PostgreSQL, job_store_template: str) -> Itera
     postgres_server.drop_database(url)
 
 
+@pytest.fixture(scope="session")
+def reused_connections(reused_tables: ReusedTables) -> Iterator[PgBouncer]:
+    # A new connection reads the catalogue of all partitions again, which costs more than most tests.
+    with PgBouncer(reused_tables.url, mode="session", size=100) as pooler:
+        yield pooler
+
+
 class TestPostgreSQL(JobTransactions, JobStoreSuite):
     # Each step calls the server several times; on a busy machine more of them do not fit into a test's time limit.
     steps = 100
 
     @pytest.fixture(autouse=True)
-    def _database(self, reused_tables: ReusedTables) -> Iterator[None]:
-        self.url = reused_tables.url
+    def _database(self, reused_tables: ReusedTables, reused_connections: PgBouncer) -> Iterator[None]:
+        self.url = reused_connections.url
         yield
         reused_tables.clear()
 

@@ -19,12 +19,14 @@ class PgBouncer(Server):
 
     Args:
         url: of a database whose user needs no password.
+        size: maximum of connections to a database.
     """
 
-    def __init__(self, url: str, *, mode: PoolMode) -> None:
+    def __init__(self, url: str, *, mode: PoolMode, size: int = 20) -> None:
         super().__init__()
         self._server = urlsplit(url)
         self._mode = mode
+        self._size = size
         self._port = 0
 
     @property
@@ -48,7 +50,7 @@ class PgBouncer(Server):
         config.write_text(
             f"[databases]\n* = host={self._server.hostname} port={self._server.port}\n"
             f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self._port}\nunix_socket_dir =\n"
-            f"auth_type = trust\nauth_file = {users}\npool_mode = {self._mode}\ndefault_pool_size = 20\n"
+            f"auth_type = trust\nauth_file = {users}\npool_mode = {self._mode}\ndefault_pool_size = {self._size}\n"
         )
         return LocalProcess(keeper, Command((program, str(config)), user=user), lease=lease)
 

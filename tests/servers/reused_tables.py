@@ -27,7 +27,8 @@ DECLARE
     each record;
 BEGIN
     PERFORM pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid();
+    WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+        AND state <> 'idle';
     SELECT string_agg(oid::regclass::text, ', ') INTO used FROM pg_class
     WHERE relnamespace = '{schema}'::regnamespace AND relkind = 'r' AND pg_relation_size(oid) > 0;
     EXECUTE 'TRUNCATE ' || used;
@@ -55,7 +56,7 @@ class ReusedTables:
         self._connection.execute(_KEEP.format(schema=schema).encode())
 
     def clear(self) -> None:
-        """Give each table its first rows again; sequences continue."""
+        """Give each table its first rows again; sequences continue. Idle connections stay open."""
         self._connection.execute(self._clear.encode())
 
     def __enter__(self) -> Self:
