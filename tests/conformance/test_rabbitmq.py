@@ -8,6 +8,7 @@ import uvloop
 from taskmq.testing.broker_suite import BrokerSuite
 from taskmq.testing.broker_suite.case import bodies, peek
 from taskmq.testing.runner import case
+from tests.conformance.night import at_night
 from tests.integration.rabbitmq_case import SharedVhostCase
 
 pytestmark = pytest.mark.rabbitmq
@@ -28,6 +29,12 @@ class _OnRabbitMQ(SharedVhostCase, BrokerSuite):
         await self.expect_only(broker, queue, *"cab")
 
 
+# They take seconds; the gate cancels calls and browses in other tests of the suite.
+@at_night(
+    pytest.mark.nightly("taskmq/testing/broker_suite/browse.py"),
+    "test_a_cancelled_hold_returns_every_message",
+    "test_browsing_many_times_leaves_the_queue_unchanged",
+)
 class TestRabbitMQ(_OnRabbitMQ):
     """The setup of workers."""
 
