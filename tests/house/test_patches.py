@@ -26,6 +26,7 @@ _PATCHED: Final[dict[str, set[str]]] = {
         "integration/test_system_health.py: health._WORKERS_ANSWER",
         "integration/test_system_health.py: listener._PERIOD",
         "integration/test_system_health.py: system._WORKERS_ANSWER",
+        "unit/operations/diagnosis/test_doctor.py: taskmq.operations.diagnosis.doctor._TIMEOUT",
     },
     "A pause or a bound that is a constant on purpose: a test would take minutes, or too much memory.": {
         "faults/test_recovery.py: queue_consumer.reconnect_backoff",
@@ -41,8 +42,10 @@ _PATCHED: Final[dict[str, set[str]]] = {
         "unit/operations/test_failures.py: taskmq.operations.history.failures._PAGE",
         "unit/redis/link/test_server.py: taskmq_redis.link.pipeline._FRESH",
         "unit/scheduler/test_registrar.py: taskmq.scheduler.catalogue.registrar._MOST_FORMS",
+        "unit/http/conftest.py: taskmq.workflow.runs.service._PATIENCE",
         "unit/server/isolation.py: taskmq.workflow.runs.service._PATIENCE",
         "unit/server/test_foreign_ids.py: taskmq.workflow.runs.service._PATIENCE",
+        "unit/server/test_patterns.py: taskmq.workflow.runs.service._PATIENCE",
         "unit/server/test_queues.py: queues.MOST_WAITING",
         "unit/server/test_queues.py: queues._MOST_TENANTS",
         "unit/server/test_tenants.py: taskmq.workflow.runs.service._PATIENCE",

@@ -69,7 +69,9 @@ def _has_form(path: str, form: str) -> bool:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Served]:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    # No scheduler runs.
+    monkeypatch.setattr("taskmq.workflow.runs.service._PATIENCE", 0.0)
     app = TaskMQ(new_url(), store=new_file_store(tmp_path))
     define(app)
 

@@ -43,7 +43,7 @@ async def _working(app: TaskMQ, config: WorkerConfig) -> AsyncGenerator[None]:
 
 async def _record_heartbeats(app: TaskMQ) -> None:
     """Write the workers' statuses to the store, as a scheduler does with their heartbeats."""
-    answers = await list_workers(app, within=5.0)
+    answers = await list_workers(app)
     await app.sessions.store().nodes.report_workers([answer.status for answer in answers])
 
 
@@ -85,7 +85,7 @@ async def test_the_version_of_an_app_is_shown_of_its_workers_and_their_host(
     app = _app(version="2026.11.30-1" if is_in_code else None)
     async with _working(app, WorkerConfig(grace=5.0)):
         (host,) = await OperatorApi(app).nodes.list()
-        (worker,) = await OperatorApi(app).workers.list(within=5.0)
+        (worker,) = await OperatorApi(app).workers.list()
 
     assert (host.app_versions, worker.app_version, app.sessions.app_version) == (
         ["2026.11.30-1"],

@@ -229,7 +229,9 @@ _LEVELS: Final = {Level.TENANT, Level.INSTANCE, Level.ANYWHERE}
 
 
 @pytest.fixture
-def filled_site(tmp_path: Path) -> Iterator[_Filled]:
+def filled_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Filled]:
+    # No scheduler runs.
+    monkeypatch.setattr("taskmq.workflow.runs.service._PATIENCE", 0.0)
     with open_site(tmp_path) as site:
         with site.client.portal() as portal:
             ids = portal.call(_populate, site)

@@ -92,7 +92,8 @@ async def test_a_queue_read_by_workers_with_an_older_description_is_not_a_proble
     assert [each for each in findings if each.about == "mail.p.high"] == []
 
 
-def test_an_unreachable_broker_is_a_finding() -> None:
+def test_an_unreachable_broker_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskmq.operations.diagnosis.doctor._TIMEOUT", 1.0)
     examination = asyncio.run(examine(TaskMQ("amqp://guest:S3CRET@127.0.0.1:1/", send_timeout="1s")))
 
     assert not examination.is_complete
@@ -100,7 +101,10 @@ def test_an_unreachable_broker_is_a_finding() -> None:
     assert "S3CRET" not in str(examination.findings)
 
 
-async def test_each_unavailable_component_is_named_and_the_others_are_examined(tmp_path: Path) -> None:
+async def test_each_unavailable_component_is_named_and_the_others_are_examined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskmq.operations.diagnosis.doctor._TIMEOUT", 3.0)
     store = f"sqlite:///{tmp_path}/jobs.db"
     app = TaskMQ("amqp://127.0.0.1:1/", state="redis://127.0.0.1:1/0", store=store, send_timeout="1s")
 
