@@ -307,6 +307,9 @@ def test_the_audit_is_exported_in_the_order_of_its_chain(admin: Run, store: str)
     assert (verified["is_whole"], verified["erased"]) == (True, 1)
 
 
+@pytest.mark.nightly(
+    "tests/cli/test_admin.py::test_the_first_admin_is_created_once_with_a_password_from_standard_input"
+)
 def test_the_command_itself_reads_a_secret_from_a_pipe(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'jobs.db'}"
 

@@ -64,6 +64,7 @@ def test_an_interrupted_bench_of_rabbitmq_and_redis_deletes_its_queues(
     assert redis_server.command("DBSIZE") in (0, 1), redis_server.command("KEYS", "*")
 
 
+@pytest.mark.nightly("tests/cli/test_queue.py::test_a_broker_that_is_down_is_reported_after_two_seconds")
 def test_an_unreachable_broker_is_reported(taskmq: Here) -> None:
     result = taskmq("--url", "amqp://guest:guest@127.0.0.1:1/", "bench", *_SMALL)
 

@@ -245,6 +245,7 @@ def test_the_replay_of_jobs_that_die_again_at_once_ends(shop: Path, taskmq: Here
     assert {row["attempt"] for row in letters} == {1}
 
 
+@pytest.mark.nightly("tests/cli/test_usage.py::test_a_closed_pipe_ends_a_command_quietly")
 @pytest.mark.usefixtures("buried_letters")
 def test_a_list_with_a_closed_pipe_ends_quietly(home: Path) -> None:
     process = subprocess.Popen(
@@ -554,6 +555,7 @@ def test_letters_replayed_too_often_are_replayed_only_by_force(taskmq: Here) -> 
     assert names_in("images") == ["young", "old"]
 
 
+@pytest.mark.nightly("tests/cli/test_dlq.py::test_letters_replayed_too_often_are_replayed_only_by_force")
 def test_a_job_that_dies_again_and_again_is_replayed_three_times(shop: Path, taskmq: Here) -> None:
     declare("images", "ticks")
     bury("images.dlq", ["a"], task="shop.fail")
@@ -601,6 +603,7 @@ def test_impossible_options_are_wrong_usage(taskmq: Here, tokens: list[str]) -> 
     assert taskmq("dlq", *tokens).code == 2
 
 
+@pytest.mark.nightly("tests/cli/test_progress.py")
 def test_a_terminal_shows_the_progress(home: Path) -> None:
     declare("images")
     bury("images.dlq", [f"{number:04}" for number in range(1_000)])

@@ -67,6 +67,7 @@ def test_a_long_error_message_is_one_line_of_a_table_on_a_terminal(home: Path) -
     assert "second line" not in result.out
 
 
+@pytest.mark.nightly("tests/cli/test_dlq_tenants.py::test_letters_of_one_tenant_are_replayed_and_purged_among_others")
 @pytest.mark.rabbitmq
 @pytest.mark.parametrize("kind", ["quorum", pytest.param("classic", marks=pytest.mark.matrix)])
 def test_a_killed_replay_of_one_tenant_loses_no_letter(

@@ -157,6 +157,7 @@ def test_rabbitmq_without_a_state_has_no_problem_and_no_password_is_shown(taskmq
     assert "guest:guest" not in result.out + result.err
 
 
+@pytest.mark.nightly("tests/cli/test_doctor.py::test_messages_without_a_consumer_are_a_problem")
 @pytest.mark.rabbitmq
 def test_messages_without_a_consumer_in_rabbitmq_are_a_problem(shop: Path, taskmq: Here, amqp_url: str) -> None:
     declare("images", "ticks", url=amqp_url)

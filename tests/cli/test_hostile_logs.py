@@ -172,6 +172,7 @@ def test_the_log_of_beats_has_no_forged_line(hostile: Path) -> None:
     _assert_is_clean(beat.said)
 
 
+@pytest.mark.nightly("tests/cli/test_hostile_logs.py::test_the_log_of_workers_has_no_forged_line")
 def test_the_log_of_servers_has_no_forged_line(hostile: Path) -> None:
     with Started(hostile, "server", "shop:app", "--port", "0", "--development", env=_STORE) as server:
         server.says("imported x")

@@ -231,11 +231,20 @@ def _id_of(door: str) -> _Value:
     return _Value(name, {"job_id": name}, ("--job-id", name))
 
 
+# These have a value of each kind.
+_COMMON: Final = ("queue", "priority", "delay", "timeout", "retry", "meta")
+_NIGHTLY: Final = pytest.mark.nightly(
+    "tests/cli/test_option_doors.py::test_an_option_has_the_same_effect_through_every_door"
+)
+
+
 def test_every_option_of_a_job_is_walked_or_has_a_reason_not_to_be() -> None:
     assert _VALUES.keys() | _WITHOUT.keys() == set(JobOptions.__annotations__)
 
 
-@pytest.mark.parametrize("name", _VALUES)
+@pytest.mark.parametrize(
+    "name", [*_COMMON, *(pytest.param(name, marks=_NIGHTLY) for name in _VALUES if name not in _COMMON)]
+)
 def test_an_option_has_the_same_effect_through_every_door(
     site: Site, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,7 +306,13 @@ def test_every_view_shows_the_time_that_was_asked_for_and_that_of_the_next_attem
     assert f"first_due {text_of_instant(asked)}" in " ".join(shown.split())
 
 
-@pytest.mark.parametrize("name", sorted(DefinitionOptions.__annotations__))
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in _COMMON else pytest.param(name, marks=_NIGHTLY)
+        for name in sorted(DefinitionOptions.__annotations__)
+    ],
+)
 def test_an_option_of_a_definition_has_the_same_effect_through_every_door(site: Site, name: str) -> None:
     wanted = _facts(site.app.jobs.get(_DOORS["options"](site, name)), name)
     found: dict[str, dict[str, object]] = {}

@@ -41,7 +41,18 @@ def test_named_queues_are_listed_and_blanks_are_ignored(taskmq: Here) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [("queue", "list"), ("queue", "show", "images"), ("workers",), ("top", "--count", "1")],
+    [
+        ("queue", "list"),
+        *(
+            pytest.param(
+                words,
+                marks=pytest.mark.nightly(
+                    "tests/cli/test_queue.py::test_a_broker_that_is_down_is_reported_after_two_seconds"
+                ),
+            )
+            for words in (("queue", "show", "images"), ("workers",), ("top", "--count", "1"))
+        ),
+    ],
     ids=" ".join,
 )
 def test_a_broker_that_is_down_is_reported_after_two_seconds(

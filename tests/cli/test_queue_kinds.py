@@ -104,6 +104,9 @@ def test_a_dead_letter_of_a_former_lane_is_replayed_to_the_queue(shop: Path, tas
     assert (replayed.code, names_in("mail"), names_in("mail.lane03")) == (0, ["lost"], [])
 
 
+@pytest.mark.nightly(
+    "tests/cli/test_queue_kinds.py::test_the_lanes_of_a_queue_are_listed_shown_paused_examined_and_purged"
+)
 @pytest.mark.rabbitmq
 def test_the_lanes_of_a_queue_in_rabbitmq_are_listed_and_shown(shop: Path, taskmq: Here, amqp_url: str) -> None:
     (shop / "mail.py").write_text(LANES)

@@ -174,6 +174,7 @@ def test_access_granted_after_the_backup_is_not_restored(instance: _Instance) ->
     assert steps == {(False, "is viewer of acme, was admin with * before the restore", "cas")}
 
 
+@pytest.mark.nightly("tests/cli/test_restored.py::test_a_restored_backup_restores_no_revoked_access")
 def test_deleted_tenants_and_users_are_deleted_again(instance: _Instance) -> None:
     instance.admin("tenant", "add", "north")
     erased = instance.admin("user", "show", "dot")["id"]
@@ -193,6 +194,7 @@ def test_deleted_tenants_and_users_are_deleted_again(instance: _Instance) -> Non
     }
 
 
+@pytest.mark.nightly("tests/cli/test_restored.py::test_a_restored_backup_restores_no_revoked_access")
 def test_the_last_admin_of_the_backup_remains_and_confirmation_is_required(instance: _Instance) -> None:
     began = instance.back_up()
     instance.admin("role", "add", "aad", "admin", "--instance")
@@ -206,6 +208,7 @@ def test_the_last_admin_of_the_backup_remains_and_confirmation_is_required(insta
     assert "the instance would have no admin" in next(iter(steps))[1]
 
 
+@pytest.mark.nightly("tests/cli/test_restored.py::test_a_restored_backup_restores_no_revoked_access")
 def test_a_broken_or_foreign_export_is_refused(instance: _Instance, tmp_path: Path) -> None:
     began = instance.back_up()
     instance.admin("user", "disable", "bea")

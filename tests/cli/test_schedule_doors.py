@@ -70,6 +70,11 @@ _OF_POLICY: Final = frozenset(
     {"catchup", "late_after", "catchup_window", "catchup_limit", "catchup_rate", "overlap", "max_concurrency"}
     | {"on_resume", "jitter"}
 )
+# These have a value of each kind.
+_COMMON: Final = ("tz", "start", "exclude", "catchup", "max_concurrency", "jitter")
+_NIGHTLY: Final = pytest.mark.nightly(
+    "tests/cli/test_schedule_doors.py::test_an_option_has_the_same_effect_through_every_door"
+)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +132,9 @@ def test_every_option_of_the_decorators_is_walked_and_is_a_field_of_the_body() -
     assert taken | {"cron", "every", "at", "job"} == set(ScheduleFields.__struct_fields__)
 
 
-@pytest.mark.parametrize("option", _VALUES)
+@pytest.mark.parametrize(
+    "option", [*_COMMON, *(pytest.param(option, marks=_NIGHTLY) for option in _VALUES if option not in _COMMON)]
+)
 def test_an_option_has_the_same_effect_through_every_door(site: Site, option: str) -> None:
     found: dict[str, tuple[object, object]] = {}
     for door, make in _DOORS.items():

@@ -149,6 +149,7 @@ def test_the_settings_of_a_worker_come_from_the_file(shop: Path, taskmq: Here) -
     assert "--concurrency" in result.err
 
 
+@pytest.mark.nightly("tests/cli/test_services.py::test_the_settings_of_a_worker_come_from_the_file")
 def test_the_process_bounds_of_a_worker_may_come_from_the_file(shop: Path, taskmq: Here) -> None:
     (shop / "taskmq.toml").write_text('app = "shop:app"\nprocesses = "1-2"\n')
 
@@ -396,6 +397,7 @@ def test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c(
     eventually(lambda: not _find_marked(mark[_MARK]), "the end of all processes", within=PATIENCE)
 
 
+@pytest.mark.nightly("tests/cli/test_services.py::test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c")
 def test_dev_runs_stored_jobs_and_has_a_dashboard_without_a_sign_in(
     home: Path, taskmq: Here, mark: dict[str, str]
 ) -> None:
@@ -452,6 +454,7 @@ def test_dev_reloads_schedules_and_the_signatures_that_the_server_checks(home: P
         eventually((home / "tocks").exists, "the first run by the new schedule", within=PATIENCE)
 
 
+@pytest.mark.nightly("tests/cli/test_services.py::test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c")
 def test_a_killed_dev_leaves_no_process_behind(home: Path, mark: dict[str, str]) -> None:
     (home / "live.py").write_text(_version_of(1))
 
@@ -469,6 +472,7 @@ def test_dev_without_a_process_is_wrong_usage(shop: Path, taskmq: Here) -> None:
     assert taskmq("dev", "shop:app", "--processes", "0").code == 2
 
 
+@pytest.mark.nightly("tests/cli/test_services.py::test_a_worker_with_a_broken_app_ends_with_2")
 def test_dev_with_a_missing_app_ends_with_2(home: Path, mark: dict[str, str]) -> None:
     result = run_process(home, "dev", "nowhere:app", env=mark)
 

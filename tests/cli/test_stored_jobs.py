@@ -215,6 +215,7 @@ def test_many_jobs_are_changed_at_once_and_each_refusal_is_reported(shop: Shop) 
     assert "taskmq bulk begin hold FILTER" in nothing.err
 
 
+@pytest.mark.nightly("tests/cli/test_job.py::test_an_unknown_job_is_not_found_and_its_state_is_not_guessed")
 def test_a_job_unknown_to_the_store_may_be_known_elsewhere(shop: Shop) -> None:
     assert shop("show", "nobody").code == 3
     assert shop("explain", "nobody").code == 3

@@ -437,7 +437,13 @@ def _steady(text: str) -> str:
     "commands",
     [
         pytest.param(_JOBS, id="jobs"),
-        pytest.param(_INSTALLATION, id="installation"),
+        pytest.param(
+            _INSTALLATION,
+            id="installation",
+            marks=pytest.mark.nightly(
+                "tests/cli/test_through_a_server.py::test_commands_print_and_end_the_same_with_an_app_and_through_a_server"
+            ),
+        ),
         pytest.param(
             _ADMINISTRATION,
             id="administration",
@@ -616,6 +622,7 @@ def test_a_password_is_set_through_a_server_with_permission_to_change_users(
     assert (first.code, "does not work through a server" in first.err) == (2, True)
 
 
+@pytest.mark.nightly("tests/unit/server/test_queues.py")
 def test_workers_are_shown_and_controlled_the_same_both_ways(places: Places, home: Path) -> None:
     with _worker(home) as here, _worker(home / "there") as there:
         for worker in (here, there):
@@ -665,6 +672,9 @@ def _sent_is_seen(folder: Path, top: Started) -> bool:
     return any(each["tasks"] for each in _samples(top.said))
 
 
+@pytest.mark.nightly(
+    "tests/cli/test_through_a_server.py::test_commands_print_and_end_the_same_with_an_app_and_through_a_server"
+)
 def test_the_graph_of_a_run_is_drawn_through_a_server(places: Places, home: Path) -> None:
     for folder in (home, home / "there"):
         (folder / "weekly.json").write_text(_WEEKLY)
@@ -699,6 +709,9 @@ def _samples(said: str) -> list[dict[str, Any]]:
     return [msgspec.json.decode(line) for line in lines]
 
 
+@pytest.mark.nightly(
+    "tests/cli/test_through_a_server.py::test_commands_print_and_end_the_same_with_an_app_and_through_a_server"
+)
 def test_node_requirements_of_a_job_are_stored_both_ways(places: Places, home: Path) -> None:
     async def needs(folder: Path) -> JobNeeds | None:
         async with TaskMQ("memory://needs", store=f"sqlite:///{folder}/jobs.db") as app:
@@ -796,6 +809,9 @@ def test_a_command_through_a_server_needs_no_app_and_says_what_it_lacks(
     assert (refused.code, f"$TASKMQ_TOKEN must be a valid token of {places.server}" in refused.err) == (4, True)
 
 
+@pytest.mark.nightly(
+    "tests/cli/test_through_a_server.py::test_commands_print_and_end_the_same_with_an_app_and_through_a_server"
+)
 def test_names_with_slashes_are_reached_through_a_server(places: Places) -> None:
     job, schedule = "2027/01?x=#1", "reports/yearly"
     commands = [

@@ -73,7 +73,19 @@ def test_apply_creates_what_plan_shows_and_then_nothing_differs(taskmq: Here, ur
 
 
 @pytest.mark.rabbitmq
-@pytest.mark.parametrize("options", ["", f"?{BLIND}"], ids=["with the HTTP API", "without"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param("", id="with the HTTP API"),
+        pytest.param(
+            f"?{BLIND}",
+            id="without",
+            marks=pytest.mark.nightly(
+                "tests/cli/test_topology.py::test_without_the_http_api_only_existence_is_checked_and_reported_as_such"
+            ),
+        ),
+    ],
+)
 def test_a_conflict_is_exit_code_6_with_its_remedy(
     taskmq: Here, url: str, monkeypatch: pytest.MonkeyPatch, options: str
 ) -> None:
@@ -161,6 +173,13 @@ def test_policies_for_a_version_need_no_broker(taskmq: Here, url: str, monkeypat
     assert printed.code == 0
     assert {row["about"] for row in printed.data} == {f"taskmq.{ODD}", "taskmq.few", "taskmq.images"}
     assert taskmq("topology", "policies", "--version", "four").code == 2
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.nightly("tests/cli/test_topology.py::test_policies_for_a_version_need_no_broker")
+def test_policies_without_a_version_need_the_broker(taskmq: Here, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKMQ_URL", "amqp://127.0.0.1:1/")
+
     assert taskmq("topology", "policies").code == 5
 
 

@@ -255,11 +255,24 @@ def test_an_app_is_named_by_its_module_or_its_file(shop: Path, taskmq: Here, tar
 # Secrets and errors
 
 
-@pytest.mark.slow
-def test_an_unreachable_broker_is_exit_code_5_without_its_password(home: Path) -> None:
-    commands = ["doctor", "send shop.double", "queue list -Q images", "dlq list images", "dlq replay images"]
-
-    # Concurrently: each of them gives the broker its ten seconds.
+@pytest.mark.parametrize(
+    "commands",
+    [
+        pytest.param(["queue list -Q images", "workers"], id="two seconds"),
+        pytest.param(
+            ["doctor", "send shop.double", "dlq list images", "dlq replay images"],
+            id="ten seconds",
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.nightly(
+                    "tests/cli/test_usage.py::test_an_unreachable_broker_is_exit_code_5_without_its_password"
+                ),
+            ],
+        ),
+    ],
+)
+def test_an_unreachable_broker_is_exit_code_5_without_its_password(home: Path, commands: list[str]) -> None:
+    # Concurrently: each of them gives the broker its time.
     with ThreadPoolExecutor(len(commands)) as pool:
         results = list(pool.map(lambda text: run_process(home, "--url", _NOWHERE, *text.split()), commands))
 
