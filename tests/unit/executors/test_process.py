@@ -208,7 +208,13 @@ def _in_loop(
     run(main(), loop_factory=loop_factory)
 
 
-BOTH_LOOPS = pytest.mark.parametrize("loop_factory", LOOPS, ids=["asyncio", "uvloop"])
+BOTH_LOOPS = pytest.mark.parametrize(
+    "loop_factory",
+    [
+        pytest.param(LOOPS[0], id="asyncio", marks=pytest.mark.nightly("tests/unit/executors/test_process.py")),
+        pytest.param(LOOPS[1], id="uvloop"),
+    ],
+)
 Loop = Callable[[], asyncio.AbstractEventLoop]
 
 

@@ -173,10 +173,20 @@ async def test_an_unencodable_or_undecodable_value_is_an_error(executor: Process
 
 
 @run_by(_in_loop)
+async def test_a_large_value_is_transferred(executor: ProcessExecutor, /) -> None:
+    await _check_transfer(executor, 20_000_000)
+
+
+@pytest.mark.nightly("tests/unit/executors/test_process_limits.py::test_a_large_value_is_transferred")
+@run_by(_in_loop)
 async def test_a_huge_value_is_transferred(executor: ProcessExecutor, /) -> None:
-    value = await executor.run(_run_limited("huge", 200_000_000))
+    await _check_transfer(executor, 200_000_000)
+
+
+async def _check_transfer(executor: ProcessExecutor, size: int) -> None:
+    value = await executor.run(_run_limited("huge", size))
     assert isinstance(value, bytes)
-    assert len(value) == 200_000_000
+    assert len(value) == size
 
 
 @run_by(_in_loop)

@@ -115,7 +115,20 @@ def test_each_public_call_is_free_or_limited(site: Site) -> None:
     assert public == _FREE | _COSTLY.keys() - {"sendEvent"}
 
 
-@pytest.mark.parametrize("name", _COSTLY)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        if name in {"logIn", "sendEvent"}
+        else pytest.param(
+            name,
+            marks=pytest.mark.nightly(
+                "tests/unit/server/test_rates.py::test_an_address_with_too_many_anonymous_calls_has_to_wait"
+            ),
+        )
+        for name in _COSTLY
+    ],
+)
 def test_an_address_with_too_many_anonymous_calls_has_to_wait(tmp_path: Path, name: str) -> None:
     method, path, body, headers = _COSTLY[name]
     path = path if name.endswith("Document") else f"/api/v1{path}"

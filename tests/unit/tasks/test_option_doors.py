@@ -107,6 +107,9 @@ _DOORS_OF_A_STORE: Final[Mapping[str, Door]] = {
     "map": _once(lambda _, task: task.map([7, 7]).send()),
 }
 _ALL: Final = [(name, False) for name in _DOORS] + [(name, True) for name in _DOORS_OF_A_STORE]
+_MAIN: Final = {("send", False), ("schedule", False), ("taskmq send", False)} | {
+    (name, True) for name in ("send_many", "submit", "definition", "step")
+}
 
 
 def test_each_task_option_belongs_to_senders_or_to_workers() -> None:
@@ -114,7 +117,20 @@ def test_each_task_option_belongs_to_senders_or_to_workers() -> None:
 
 
 @pytest.mark.parametrize("option", _OF_SENDERS)
-@pytest.mark.parametrize(("door", "has_store"), _ALL)
+@pytest.mark.parametrize(
+    ("door", "has_store"),
+    [
+        each
+        if each in _MAIN
+        else pytest.param(
+            *each,
+            marks=pytest.mark.nightly(
+                "tests/unit/tasks/test_option_doors.py::test_an_option_is_accepted_or_refused_at_every_door"
+            ),
+        )
+        for each in _ALL
+    ],
+)
 def test_an_option_is_accepted_or_refused_at_every_door(door: str, has_store: bool, option: str) -> None:
     queues = [WorkQueue("reports"), WorkQueue("work", ordered=4) if option == "order_key" else WorkQueue("work")]
     app = TaskMQ(queues=queues, default_queue="work")

@@ -97,6 +97,7 @@ def test_the_app_is_found_and_each_test_uses_it_alone(tmp_path: Path, files: dic
     assert "3 passed" in ran.stdout, ran.stdout
 
 
+@pytest.mark.nightly("tests/unit/testing/test_pytest_plugin.py::test_the_fixtures_of_a_folder_apply_to_its_tests")
 def test_the_app_of_pytests_settings_is_found_and_coroutines_run_under_anyio(tmp_path: Path) -> None:
     pytest.importorskip("anyio")
     test = (
@@ -161,6 +162,7 @@ _TEST_OF_A_LIMIT = """
 """
 
 
+@pytest.mark.nightly("tests/unit/testing/test_pytest_plugin.py::test_the_fixtures_of_a_folder_apply_to_its_tests")
 def test_the_time_limit_of_a_drain_is_configurable(tmp_path: Path) -> None:
     settings = "[pytest]\ntaskmq_app = shop:app\ntaskmq_timeout = 50ms\n"
     ran = run(tmp_path, shop__py=_SHOP, test_limit__py=_TEST_OF_A_LIMIT, pytest__ini=settings)
@@ -178,6 +180,7 @@ _TEST_OF_A_STORE = """
 """
 
 
+@pytest.mark.nightly("tests/unit/testing/test_pytest_plugin.py::test_the_fixtures_of_a_folder_apply_to_its_tests")
 def test_an_app_with_a_store_named_only_by_its_deployment_gets_one(tmp_path: Path) -> None:
     settings = "[pytest]\ntaskmq_app = shop:app\ntaskmq_store = true\n"
     ran = run(tmp_path, shop__py=_SHOP, test_store__py=_TEST_OF_A_STORE, pytest__ini=settings)
@@ -200,6 +203,7 @@ def test_the_fixtures_of_a_folder_apply_to_its_tests(tmp_path: Path) -> None:
     assert "5 passed" in ran.stdout, ran.stdout
 
 
+@pytest.mark.nightly("tests/unit/testing/test_pytest_plugin.py::test_the_fixtures_of_a_folder_apply_to_its_tests")
 def test_an_invalid_store_setting_is_refused(tmp_path: Path) -> None:
     settings = "[pytest]\ntaskmq_app = shop:app\ntaskmq_store = perhaps\n"
     ran = run(tmp_path, "-k", "first", shop__py=_SHOP, test_shop__py=_TESTS, pytest__ini=settings)
