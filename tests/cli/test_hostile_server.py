@@ -208,7 +208,22 @@ def test_a_token_is_sent_to_another_machine_only_over_tls(taskmq: Here, monkeypa
     assert "tmq_secret" not in refused.err
 
 
-@pytest.mark.parametrize("how", ["option", "variable", "no token", "this machine", "v6", "a name of this machine"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "option",
+        "this machine",
+        *(
+            pytest.param(
+                each,
+                marks=pytest.mark.nightly(
+                    "tests/cli/test_hostile_server.py::test_a_token_is_sent_without_tls_only_on_request_or_to_this_machine"
+                ),
+            )
+            for each in ("variable", "no token", "v6", "a name of this machine")
+        ),
+    ],
+)
 def test_a_token_is_sent_without_tls_only_on_request_or_to_this_machine(
     taskmq: Here, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:

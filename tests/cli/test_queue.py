@@ -237,13 +237,13 @@ def test_a_queue_is_shown_with_its_contents_and_its_users(shop: Path, taskmq: He
         bury("images.dlq", ["dead"])
 
         def show_queue() -> dict[str, Any]:
-            result = taskmq("queue", "show", "images", "--app", "shop:app", "-o", "json")
+            result = taskmq("queue", "show", "images", "--app", "shop:app", "--within", "0.3s", "-o", "json")
             assert result.code == 0
-            return cast("dict[str, Any]", result.data)
+            shown = cast("dict[str, Any]", result.data)
+            return shown if (shown["workers"], shown["in_hand"]) == (["w1"], 2) else {}
 
-        eventually(lambda: show_queue()["workers"] == ["w1"], "the worker answers")
-        found = show_queue()
-        table = taskmq("queue", "show", "images", "--app", "shop:app").out
+        found = eventually(show_queue, "the worker has two jobs and answers")
+        table = taskmq("queue", "show", "images", "--app", "shop:app", "--within", "10ms").out
         worker.process.kill()
 
     counts = {name: found[name] for name in ("ready", "in_hand", "delayed", "dead", "consumers", "paused")}

@@ -77,11 +77,11 @@ def test_the_lanes_of_a_queue_are_listed_shown_paused_examined_and_purged(shop: 
         assert taskmq(*here, "send", "mail.post", "--args", '["you"]', *tenant).code == 0
 
     listed = {row["queue"]: row["ready"] for row in taskmq(*here, "queue", "list").data}
-    shown = taskmq(*here, "queue", "show", "mail").data
+    shown = taskmq(*here, "queue", "show", "mail", "--within", "10ms").data
     examined = taskmq(*here, "doctor")
     paused = taskmq(*here, "queue", "pause", "mail")
     burst = taskmq("worker", "mail:app", "--burst")
-    left = taskmq(*here, "queue", "show", "mail").data["ready"]
+    left = taskmq(*here, "queue", "show", "mail", "--within", "10ms").data["ready"]
     purged = taskmq(*here, "queue", "purge", "mail", "--yes")
 
     assert (listed["mail"], listed["mail.lane00"] + listed["mail.lane01"], listed["mail.p.low"]) == (1, 2, 0)

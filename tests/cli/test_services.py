@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.kit import PATIENCE, Here, Started, at_broker, declare, exists, fill, names_in, run_process
+from tests.cli.kit import PATIENCE, Here, Started, at_broker, declare, exists, fill, names_in, run_here, run_process
 from tests.servers import eventually
 
 _MARK = "TASKMQ_TEST_MARK"
@@ -46,6 +46,7 @@ def _find_marked(mark: str) -> list[int]:
 # worker
 
 
+@pytest.mark.nightly("tests/cli/test_job.py::test_an_ended_running_or_failed_job_is_shown_without_its_values")
 def test_a_worker_answers_the_operator_unless_control_is_disabled(shop: Path, taskmq: Here) -> None:
     options = ("--name", "deaf", "--no-control", "--events", "off")
     with (
@@ -105,7 +106,7 @@ def test_several_processes_end_together(shop: Path, taskmq: Here) -> None:
 
 
 def test_the_banner_describes_the_worker_and_is_not_data(shop: Path) -> None:
-    result = run_process(shop, "worker", "shop:app", "--burst")
+    result = run_here(shop, "worker", "shop:app", "--burst")
 
     assert (result.code, result.out) == (0, "")
     assert "shop:app at local://.taskmq" in result.err
@@ -184,7 +185,19 @@ def test_an_impossible_worker_is_wrong_usage(shop: Path, taskmq: Here, tokens: l
     assert (result.code, result.out) == (2, "")
 
 
-@pytest.mark.parametrize("target", ["nowhere:app", "shop:nothing", "empty:app"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "nowhere:app",
+        *(
+            pytest.param(
+                target,
+                marks=pytest.mark.nightly("tests/cli/test_services.py::test_a_worker_with_a_broken_app_ends_with_2"),
+            )
+            for target in ("shop:nothing", "empty:app")
+        ),
+    ],
+)
 def test_a_worker_with_a_broken_app_ends_with_2(shop: Path, target: str) -> None:
     (shop / "empty.py").write_text("from taskmq import TaskMQ\napp = TaskMQ()\n")
 
@@ -205,6 +218,7 @@ def test_an_interrupt_drains(shop: Path, mark: dict[str, str]) -> None:
     assert _find_marked(mark[_MARK]) == []
 
 
+@pytest.mark.nightly("tests/cli/test_services.py::test_an_interrupt_drains")
 def test_a_term_drains_and_under_nohup_a_hangup_ends_and_replaces_nothing(shop: Path, mark: dict[str, str]) -> None:
     declare("images", "ticks")
     with (
@@ -226,6 +240,9 @@ def _ignores(pid: int, number: signal.Signals) -> bool:
     return bool(int(mask, 16) >> (number - 1) & 1)
 
 
+@pytest.mark.nightly(
+    "tests/cli/test_services.py::test_a_beat_emits_until_it_is_stopped_and_reports_health_and_counts"
+)
 def test_a_hangup_ends_beat_in_order(shop: Path) -> None:
     with Started(shop, "beat", "shop:app") as beat:
         beat.says("1 schedules")
@@ -235,7 +252,7 @@ def test_a_hangup_ends_beat_in_order(shop: Path) -> None:
 
 @pytest.mark.rabbitmq
 def test_a_worker_on_rabbitmq_shows_its_address_without_the_password(shop: Path, amqp_url: str) -> None:
-    result = run_process(shop, "--url", amqp_url, "worker", "shop:app", "--burst")
+    result = run_here(shop, "--url", amqp_url, "worker", "shop:app", "--burst")
 
     assert result.code == 0, result.err
     assert "amqp://guest@127.0.0.1:" in result.err
@@ -288,6 +305,7 @@ def test_a_scheduler_without_a_store_is_wrong_usage(shop: Path, taskmq: Here) ->
     assert "store" in result.err
 
 
+@pytest.mark.nightly("tests/unit/scheduler/test_scheduler.py")
 def test_a_scheduler_stops_with_6_on_a_rolled_back_store(shop: Path) -> None:
     file = shop / "jobs.db"
 
@@ -364,37 +382,48 @@ def _version_of(number: int) -> str:
     )
 
 
+def _run_version(taskmq: Here) -> object:
+    result = taskmq("-o", "json", "send", "live.version", "--queue", "images", "--wait", "--timeout", "10s")
+    assert result.code == 0, result.err
+    return result.data["result"]
+
+
 def test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c(
     home: Path, taskmq: Here, mark: dict[str, str]
 ) -> None:
     module = home / "live.py"
     module.write_text(_version_of(1))
 
-    def version() -> object:
-        result = taskmq("-o", "json", "send", "live.version", "--queue", "images", "--wait", "--timeout", "10s")
-        assert result.code == 0, result.err
-        return result.data["result"]
-
     with Started(home, "dev", "live:app", env=mark) as dev:
         dev.says("waiting for jobs")
-        assert version() == 1
+        assert _run_version(taskmq) == 1
         # Beat runs, too, and so do its tasks.
         eventually((home / "ticks").exists, "the first tick", within=PATIENCE)
 
         module.write_text(_version_of(2))
-        eventually(lambda: version() == 2, "the new code running", within=PATIENCE)
-
-        module.write_text("this is no Python\n")
-        dev.says("the new code did not start")
-        assert version() == 2
-
-        module.write_text(_version_of(3))
-        eventually(lambda: version() == 3, "the mended code running", within=PATIENCE)
+        eventually(lambda: _run_version(taskmq) == 2, "the new code running", within=PATIENCE)
 
         assert len(_find_marked(mark[_MARK])) >= 3
         assert dev.signal_and_wait(signal.SIGINT) == 0
 
     eventually(lambda: not _find_marked(mark[_MARK]), "the end of all processes", within=PATIENCE)
+
+
+@pytest.mark.nightly("tests/cli/test_services.py::test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c")
+def test_dev_keeps_the_old_code_until_the_new_starts(home: Path, taskmq: Here, mark: dict[str, str]) -> None:
+    module = home / "live.py"
+    module.write_text(_version_of(1))
+
+    with Started(home, "dev", "live:app", env=mark) as dev:
+        dev.says("waiting for jobs")
+        assert _run_version(taskmq) == 1
+
+        module.write_text("this is no Python\n")
+        dev.says("the new code did not start")
+        assert _run_version(taskmq) == 1
+
+        module.write_text(_version_of(2))
+        eventually(lambda: _run_version(taskmq) == 2, "the mended code running", within=PATIENCE)
 
 
 @pytest.mark.nightly("tests/cli/test_services.py::test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c")

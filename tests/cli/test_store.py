@@ -9,7 +9,6 @@ from taskmq.model.jobs.proofs import ReportKey
 from taskmq.operations.retention import ArchivedDay, archive_days
 from taskmq_sql import open_job_store
 from tests.cli.kit import Here
-from tests.servers.postgres import PostgreSQL
 
 
 def test_a_new_file_has_the_tables_of_this_version_at_once(taskmq: Here, tmp_path: Path) -> None:
@@ -21,12 +20,12 @@ def test_a_new_file_has_the_tables_of_this_version_at_once(taskmq: Here, tmp_pat
     assert "has the tables of this version" in upgraded.err
 
 
-def test_a_database_gets_its_tables_by_the_command_and_jobs_are_refused_before(taskmq: Here) -> None:
-    with PostgreSQL() as server:
-        store = server.create_database()
-        before = taskmq("store", "check", "--store", store)
-        upgraded = taskmq("store", "upgrade", "--store", store)
-        version = taskmq("-o", "json", "store", "current", "--store", store)
+def test_a_database_gets_its_tables_by_the_command_and_jobs_are_refused_before(
+    taskmq: Here, postgres_url: str
+) -> None:
+    before = taskmq("store", "check", "--store", postgres_url)
+    upgraded = taskmq("store", "upgrade", "--store", postgres_url)
+    version = taskmq("-o", "json", "store", "current", "--store", postgres_url)
 
     assert before.code == 8
     assert "taskmq store upgrade" in before.err

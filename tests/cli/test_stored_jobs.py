@@ -1,6 +1,7 @@
 """`taskmq job` over an app with a store."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from taskmq import TaskMQ
 from taskmq.model.history.suspensions import SUSPENDED, describe_wait
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.units import LAST_INSTANT
+from taskmq.operations import jobs as operations
 from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.cli.kit import Here, Result, bury, declare, run_on_terminal
 
@@ -25,7 +27,9 @@ def report(month: str, *, queue: str = "") -> str:
 
 
 @pytest.fixture
-def shop(home: Path, taskmq: Here) -> "Shop":
+def shop(home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> "Shop":
+    # No worker runs, so none has to be waited for.
+    monkeypatch.setattr(operations, "report_job", partial(operations.report_job, within=0.01))
     (home / "shop.py").write_text(_APP)
     return Shop(taskmq)
 

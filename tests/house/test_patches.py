@@ -19,6 +19,8 @@ _PATCHED: Final[dict[str, set[str]]] = {
         "integration/test_system_health.py: system._TIMEOUT",
     },
     "A period, or a limit of time for a silent part: tests of what happens then would wait for many of them.": {
+        "cli/test_stored_jobs.py: operations.report_job",
+        "cli/test_through_a_server.py: operations.report_job",
         "integration/test_health.py: diagnosis._TIMEOUT",
         "integration/test_health.py: diagnosis._WORKERS_ANSWER",
         "integration/test_job_store_faults.py: taskmq_sql.postgres.connections.EVERY",
