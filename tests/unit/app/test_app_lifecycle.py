@@ -210,7 +210,21 @@ def t(who: str) -> None: ...
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
-@pytest.mark.parametrize("end", ["os._exit(0)", "app.close(); os._exit(0)", "sys.exit(0)"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "os._exit(0)",
+        *(
+            pytest.param(
+                end,
+                marks=pytest.mark.nightly(
+                    "tests/unit/app/test_app_lifecycle.py::test_a_forked_child_sends_independently_and_the_parent_continues"
+                ),
+            )
+            for end in ("app.close(); os._exit(0)", "sys.exit(0)")
+        ),
+    ],
+)
 def test_a_forked_child_sends_independently_and_the_parent_continues(tmp_path: Path, end: str) -> None:
     program = f"""{_HEAD}
 t.send("parent")
@@ -253,7 +267,19 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize(
-    "end", ["", "sys.exit(0)", "app.close()", "list(t.services.producer.stream_sync([])); del t, app"]
+    "end",
+    [
+        "",
+        *(
+            pytest.param(
+                end,
+                marks=pytest.mark.nightly(
+                    "tests/unit/app/test_app_lifecycle.py::test_jobs_sent_before_a_normal_exit_of_the_process_arrive"
+                ),
+            )
+            for end in ("sys.exit(0)", "app.close()", "list(t.services.producer.stream_sync([])); del t, app")
+        ),
+    ],
 )
 def test_jobs_sent_before_a_normal_exit_of_the_process_arrive(tmp_path: Path, end: str) -> None:
     done = _run(f'{_HEAD}\nt.send("a")\nt.send_many([("b",), ("c",)])\n{end}\n', str(tmp_path / "queue"))
