@@ -7,8 +7,15 @@ from taskmq.contracts.broker import Broker, BrokerOptions
 from taskmq.testing import FlakyBroker
 from taskmq.testing.broker_suite import BrokerSuite
 from taskmq_local import forget_memory, open_memory_broker
+from tests.conformance.night import at_night
 
 
+# They wait for due times for seconds; other tests of delays wait shorter.
+@at_night(
+    pytest.mark.nightly("taskmq/testing/broker_suite/delays.py::test_many_messages_due_at_the_same_time_all_arrive"),
+    "test_delayed_messages_arrive_in_order_of_due_time",
+    "test_a_purge_keeps_delayed_messages",
+)
 class TestMemory(BrokerSuite):
     @pytest.fixture(autouse=True)
     def _server(self) -> Iterator[None]:
