@@ -309,6 +309,9 @@ def test_the_doctor_leaves_no_message_and_no_queue_behind(ward: Ward) -> None:
 # Policies and arguments
 
 
+@pytest.mark.nightly(
+    "tests/unit/rabbitmq/admin/test_queue_diagnosis.py::test_a_harmful_policy_is_reported_with_its_name_and_remedy"
+)
 def test_a_policy_for_everything_is_reported_with_all_that_it_breaks(ward: Ward) -> None:
     ward.declare()
     ward.policy(".*", message_ttl=1_000, expires=600_000, overflow="drop-head", max_length=1_000, delivery_limit=3)
@@ -454,6 +457,7 @@ def test_the_file_handles_that_a_node_reserves_for_quorum_queues_are_counted(war
     eventually(agrees, "the same count as the node's own", within=_PATIENCE)
 
 
+@pytest.mark.nightly("tests/unit/rabbitmq/admin/test_diagnosis.py::test_a_node_with_an_active_alarm_is_a_problem")
 def test_alarms_are_problems_and_do_not_stop_the_doctor(ward: Ward) -> None:
     ward.declare()
     with ward.server.alarm("memory", "disk"):

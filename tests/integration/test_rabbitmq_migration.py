@@ -270,6 +270,9 @@ def test_a_queue_with_a_worker_is_not_touched(server: RabbitMQ, url: str) -> Non
     assert is_empty(server, url)
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_rabbitmq_migration.py::test_a_queue_is_recreated_under_a_producer_and_keeps_everything"
+)
 @pytest.mark.real_time
 async def test_a_publisher_that_is_let_in_together_with_the_migration_is_disconnected(
     server: RabbitMQ, url: str
@@ -313,6 +316,9 @@ async def test_a_publisher_that_is_let_in_together_with_the_migration_is_disconn
     assert f"{let_in} publishing connections closed" in steps
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_rabbitmq_migration.py::test_a_queue_is_recreated_under_a_producer_and_keeps_everything"
+)
 def test_unacked_messages_of_a_vanished_worker_are_waited_for(server: RabbitMQ, url: str) -> None:
     async def main() -> list[str]:
         await fill(url, WorkQueue("q", "classic"), 5)

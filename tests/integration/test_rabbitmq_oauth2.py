@@ -116,7 +116,7 @@ async def test_the_same_connections_outlive_their_tokens(
 
     async with _broker(node, "", f"token_file={token.path}") as broker:
         renewing = asyncio.create_task(_again_and_again(token.renew))
-        await _work(broker, lifetimes=3)
+        await _work(broker, lifetimes=2)
         renewing.cancel()
         assert _generations(broker) == (1, 1)
 
@@ -124,6 +124,7 @@ async def test_the_same_connections_outlive_their_tokens(
     assert not any(secret in caplog.text for secret in token.tokens)
 
 
+@pytest.mark.nightly("tests/integration/test_rabbitmq_oauth2.py::test_the_same_connections_outlive_their_tokens")
 async def test_a_token_server_is_asked_for_one_token_after_the_other(node: RabbitMQ) -> None:
     with TokenServer(client_id="shop", secret="S3CRET", make=lambda: signed_token(seconds=SECONDS)) as server:
         async with _broker(node, "shop:S3CRET@", f"oauth2_token_url={server.url}") as broker:

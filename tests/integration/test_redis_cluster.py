@@ -25,6 +25,9 @@ def replicated_cluster() -> Iterator[RedisCluster]:
         yield cluster
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_redis_cluster.py::test_without_a_replica_each_call_fails_in_time_until_the_node_returns"
+)
 @run_by(run)
 async def test_calls_and_waits_continue_at_the_replica_of_a_killed_node(replicated_cluster: RedisCluster) -> None:
     async with (

@@ -103,6 +103,9 @@ async def test_writes_go_to_the_new_primary_once_the_old_one_knows_of_it(ensembl
         await until(arrives, within=_PATIENCE)
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_redis_sentinel.py::test_calls_and_waits_continue_at_the_new_primary_after_a_kill"
+)
 @run_by(run)
 async def test_one_working_sentinel_is_enough_and_errors_name_each(ensemble: Ensemble) -> None:
     gone, hung, alive = ensemble.sentinels
