@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +70,15 @@ def _has_form(path: str, form: str) -> bool:
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    # No scheduler runs.
-    monkeypatch.setattr("taskmq.workflow.runs.service._PATIENCE", 0.0)
-    app = TaskMQ(new_url(), store=new_file_store(tmp_path))
+def site(tmp_path: Path) -> Iterator[Served]:
+    with serve(tmp_path) as served:
+        yield served
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[Served]:
+    """Serve an app with a store in a folder."""
+    app = TaskMQ(new_url(), store=new_file_store(folder))
     define(app)
 
     @app.on(job("data_processing"), name="bill")
@@ -89,7 +95,12 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
             return (await administration.add_token(user.id, "test", by=Actor())).secret
 
     token = asyncio.run(prepare())
-    with TestClient(build_served(app), raise_server_exceptions=False) as http:
+    with (
+        pytest.MonkeyPatch.context() as monkeypatch,
+        TestClient(build_served(app), raise_server_exceptions=False) as http,
+    ):
+        # No scheduler runs.
+        monkeypatch.setattr("taskmq.workflow.runs.service._PATIENCE", 0.0)
         yield Served(app, http, token)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ from taskmq.server import build
 from taskmq.server.examples import EXAMPLES
 from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.unit.app_kit import new_url
-from tests.unit.http.conftest import NO_WAIT, PASSWORD, Served
+from tests.unit.http.conftest import NO_WAIT, PASSWORD, Served, serve
 from tests.unit.server.kit import define
 
 LATER = datetime(2099, 1, 31, 9, tzinfo=UTC)
@@ -140,23 +141,32 @@ def test_every_api_call_has_a_method_or_a_reason_for_having_none(site: Served) -
     assert set(_WITHOUT_METHOD) <= set(described)
 
 
-def test_every_method_makes_its_call_and_reads_the_answer(site: Served) -> None:
-    _use_everything(site)
+@pytest.fixture(scope="module")
+def used_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Path]]:
+    """Yield a server of which every call was made once, and the folder of its store."""
+    folder = tmp_path_factory.mktemp("used")
+    with serve(folder) as served:
+        _use_everything(served)
+        yield served, folder
+
+
+def test_every_method_makes_its_call_and_reads_the_answer(used_site: tuple[Served, Path]) -> None:
+    served, _ = used_site
 
     # A stream does not end here: tests/e2e/test_server.py follows one.
-    assert site.asked == set(OPERATIONS) - {"followEvents"}
+    assert served.asked == set(OPERATIONS) - {"followEvents"}
 
 
-def test_each_change_over_http_is_audited_with_its_user(site: Served, tmp_path: Path) -> None:
-    _use_everything(site)
+def test_each_change_over_http_is_audited_with_its_user(used_site: tuple[Served, Path]) -> None:
+    served, folder = used_site
 
     async def read() -> dict[str, AuditEntry]:
-        async with TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db") as app:
+        async with TaskMQ(new_url(), store=f"sqlite:///{folder}/jobs.db") as app:
             page = await app.sessions.store().identity.audit.entries(Scope(None), AuditFilter(), limit=1_000)
             return {entry.request_id: entry for entry in (record.entry() for record in page.entries)}
 
     entries = asyncio.run(read())
-    found = {name: entries.get(request_id) for name, request_id in site.changes}
+    found = {name: entries.get(request_id) for name, request_id in served.changes}
 
     assert {name for name, entry in found.items() if entry is None} == set(_WITHOUT_ENTRY)
     named = {name: entry for name, entry in found.items() if entry is not None}
