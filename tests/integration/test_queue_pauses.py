@@ -11,7 +11,7 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.events.stream import as_broadcasting
-from taskmq.model.commands import QUEUES, QueuePause, command_topic
+from taskmq.model.commands import QUEUES, QueuePause, command_topic, decode_command
 from taskmq.model.states import JobState
 from taskmq.operations.queues import find_pauses, pause_queues, resume_queues
 from taskmq.scheduler import Scheduler
@@ -102,6 +102,8 @@ async def test_without_a_state_the_store_holds_pauses_for_schedulers_and_workers
         broker = as_broadcasting(app.sessions.current().broker)
         listening = await broker.listen([command_topic(QUEUES)], lambda _, body: announcements.append(body))
         await pause_queues(app, [queue], note="maintenance", by="ann")
+        # The app announces them, and then each scheduler what it has read.
+        await until(lambda: sum(queue in (decode_command(body).paused or ()) for body in announcements) >= 3)
         before = await app.jobs.asubmit("double", 1)
         await task.asend(2)
         worker = Worker(new_app(), WorkerConfig(name="w1", control=False))
