@@ -185,12 +185,16 @@ class RabbitMQBroker:
             new_queue=self._expect if self._consumers else None,
             connected=on_connected,
         )
+        has_heard = self._hears_of_queues()
         self._listeners.append(listener)
         try:
             await listener.start()
         except BaseException:
             await listener.stop()
             raise
+        if listener.hears_of_queues and not has_heard:
+            # A queue may have been declared since its consumer found it absent.
+            self._check_absent()
         return listener
 
     def _expect(self, queue: str) -> None:

@@ -154,6 +154,18 @@ class TestConsuming(OnDemandCase):
         assert bodies(await inbox.take_and_ack(len(texts))) == texts
 
     @case
+    async def test_a_queue_declared_before_its_worker_listens_is_consumed(self) -> None:
+        broker, sender = self.broker(), self.broker()
+        await broker.declare([ORDERS])
+        await sender.declare([ORDERS])
+        inbox, _ = await self.consume(broker, *ORDERS.physical)
+        await self.send(sender, STORED[0], "first")
+
+        await broker.listen(["worker.command.*"], lambda _topic, _body: None)
+
+        assert bodies(await inbox.take_and_ack(1)) == ["first"]
+
+    @case
     async def test_a_starting_worker_finds_existing_classes(self) -> None:
         producer = await self.producer()
         await self.send(producer, CLASSES[0], "one")
