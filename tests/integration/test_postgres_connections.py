@@ -130,15 +130,17 @@ async def test_a_cancelled_call_keeps_its_connection(postgres_url: str, purpose:
 
     async with _connections(postgres_url) as connections, _connections(postgres_url) as others:
 
-        async def has_rolled_back() -> bool:
-            query = "select query = 'rollback' and state = 'idle' from pg_stat_activity where pid = $1"
-            return bool(await others.run("read", lambda other: other.fetchval(query, number)))
+        async def shows(query: str, state: str) -> bool:
+            shown = "select query = $2 and state = $3 from pg_stat_activity where pid = $1"
+            return bool(await others.run("read", lambda other: other.fetchval(shown, number, query, state)))
 
         calling = asyncio.create_task(connections.run(purpose, work))
         number = await process
+        # The server ignores the cancellation of a statement that has not arrived.
+        await until(lambda: shows("select pg_sleep(600)", "active"))
         calling.cancel()
         await asyncio.wait([calling])
-        await until(has_rolled_back)
+        await until(lambda: shows("rollback", "idle"))
 
         assert calling.cancelled()
         assert await connections.run("read", lambda connection: connection.fetchval(_PROCESS)) == number
