@@ -42,7 +42,7 @@ class Vacuum:
         """Vacuum the tables that need it, if enough jobs were dispatched since the last look.
 
         Raises:
-            StoreUnavailable: as every call of the store.
+            StoreUnavailable: the database is unavailable, or a vacuum took longer than a minute.
         """
         if self._dispatched >= self._between:
             self._dispatched = 0
@@ -51,6 +51,8 @@ class Vacuum:
     async def _clean(self, connection: Connection) -> None:
         for table, live, dead in await connection.fetch(_DEAD, SCHEMA, _TABLES):
             if dead >= max(self._many, live // _PART, 2 * self._left.get(table, 0)):
+                # A vacuum that takes too long is not repeated before there is twice as much to do.
+                self._left[table] = dead
                 # A locked table is skipped, and the file keeps its length: shortening it would lock out everyone.
                 await connection.execute(f"vacuum (skip_locked, truncate false) {SCHEMA}.{table}")
                 self._left[table] = await connection.fetchval(
