@@ -23,6 +23,7 @@ from taskmq.tasks.job_options import DefinitionOptions, JobOptions
 from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.cli.doors import Site, open_site
 from tests.cli.kit import run_here
+from tests.nightly import nightly_except
 
 pytestmark = pytest.mark.real_time
 
@@ -308,10 +309,7 @@ def test_every_view_shows_the_time_that_was_asked_for_and_that_of_the_next_attem
 
 @pytest.mark.parametrize(
     "name",
-    [
-        name if name in _COMMON else pytest.param(name, marks=_NIGHTLY)
-        for name in sorted(DefinitionOptions.__annotations__)
-    ],
+    nightly_except(_COMMON, sorted(DefinitionOptions.__annotations__), _NIGHTLY),
 )
 def test_an_option_of_a_definition_has_the_same_effect_through_every_door(site: Site, name: str) -> None:
     wanted = _facts(site.app.jobs.get(_DOORS["options"](site, name)), name)

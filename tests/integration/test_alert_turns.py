@@ -15,13 +15,7 @@ _HOSTS = [f"127.0.0.{number}" for number in range(1, 21)]
 
 
 @pytest.fixture(
-    params=[
-        pytest.param(
-            "sqlite",
-            marks=pytest.mark.nightly("tests/integration/test_alert_turns.py"),
-        ),
-        "postgres",
-    ]
+    params=[pytest.param("sqlite", marks=pytest.mark.nightly("tests/integration/test_alert_turns.py")), "postgres"]
 )
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":

@@ -21,13 +21,7 @@ _ROW = "0190e3c2-0000-7000-8000-000000000000"
 
 
 @pytest.fixture(
-    params=[
-        pytest.param(
-            "sqlite",
-            marks=pytest.mark.nightly("tests/integration/test_derived_ids.py"),
-        ),
-        "postgresql",
-    ]
+    params=[pytest.param("sqlite", marks=pytest.mark.nightly("tests/integration/test_derived_ids.py")), "postgresql"]
 )
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":

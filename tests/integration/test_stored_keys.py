@@ -93,13 +93,7 @@ class Shop:
 
 
 @pytest.fixture(
-    params=[
-        pytest.param(
-            "sqlite",
-            marks=pytest.mark.nightly("tests/integration/test_stored_keys.py"),
-        ),
-        "postgresql",
-    ]
+    params=[pytest.param("sqlite", marks=pytest.mark.nightly("tests/integration/test_stored_keys.py")), "postgresql"]
 )
 def shop(request: pytest.FixtureRequest, redis_url: str, tmp_path: Path) -> Shop:
     store = f"sqlite:///{tmp_path}/jobs.db" if request.param == "sqlite" else request.getfixturevalue("job_store_url")

@@ -27,10 +27,7 @@ _Open = Callable[[], TaskMQ]
 
 @pytest.fixture(
     params=[
-        pytest.param(
-            "sqlite",
-            marks=pytest.mark.nightly("tests/integration/test_system_health.py"),
-        ),
+        pytest.param("sqlite", marks=pytest.mark.nightly("tests/integration/test_system_health.py")),
         "postgresql",
     ]
 )

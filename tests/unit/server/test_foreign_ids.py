@@ -28,6 +28,7 @@ from taskmq.server import EventSource
 from taskmq.server.examples import EXAMPLES
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
+from tests.nightly import nightly_except
 from tests.unit.server.kit import CALLERS, Site, open_site
 
 _OWNER: Final = "other-admin"
@@ -295,17 +296,13 @@ def _permissions(by: str) -> set[Permission]:
 
 @pytest.mark.parametrize(
     "by",
-    [
-        by
-        if by in {"acme-viewer", "acme-admin"}
-        else pytest.param(
-            by,
-            marks=pytest.mark.nightly(
-                "tests/unit/server/test_foreign_ids.py::test_a_foreign_object_is_indistinguishable_from_a_missing_one"
-            ),
-        )
-        for by in _ROLES
-    ],
+    nightly_except(
+        {"acme-viewer", "acme-admin"},
+        _ROLES,
+        pytest.mark.nightly(
+            "tests/unit/server/test_foreign_ids.py::test_a_foreign_object_is_indistinguishable_from_a_missing_one"
+        ),
+    ),
 )
 def test_a_foreign_object_is_indistinguishable_from_a_missing_one(foreign: Foreign, by: str) -> None:
     before = foreign.read_everything()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.nightly import nightly_except
 from tests.unit.app_kit import new_store
 from tests.unit.server.isolation import EXAMPLES, STEPS, Step, Town, check_isolation, open_town
 
@@ -23,17 +24,13 @@ def towns() -> Iterator[tuple[Town, Town]]:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        name
-        if name == "one asks for what the other has"
-        else pytest.param(
-            name,
-            marks=pytest.mark.nightly(
-                "tests/unit/server/test_isolation.py::test_objects_of_one_tenant_do_not_exist_for_another"
-            ),
-        )
-        for name in EXAMPLES
-    ],
+    nightly_except(
+        {"one asks for what the other has"},
+        EXAMPLES,
+        pytest.mark.nightly(
+            "tests/unit/server/test_isolation.py::test_objects_of_one_tenant_do_not_exist_for_another"
+        ),
+    ),
 )
 def test_objects_of_one_tenant_do_not_exist_for_another(towns: tuple[Town, Town], name: str) -> None:
     check_isolation(*towns, *EXAMPLES[name])

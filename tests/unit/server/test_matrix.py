@@ -21,6 +21,7 @@ from taskmq.contracts.identity import Actor, NewApiToken, NewBrowserSession, New
 from taskmq.model.identity import EVERYWHERE, Membership, Permission, Role, session_key, token_key
 from taskmq_sql import open_job_store
 from tests.docs.security_page import PAGE
+from tests.nightly import nightly_except
 from tests.unit.app_kit import new_store, new_url
 from tests.unit.server.kit import ask_all, build_served, define
 
@@ -177,17 +178,13 @@ def test_the_document_has_calls_of_most_kinds(house: House) -> None:
 
 @pytest.mark.parametrize(
     "caller",
-    [
-        caller
-        if caller in {f"{Role.SUBMITTER} of acme", f"{Role.ADMIN} of acme", f"{Role.OPERATOR} of {EVERYWHERE}"}
-        else pytest.param(
-            caller,
-            marks=pytest.mark.nightly(
-                "tests/unit/server/test_matrix.py::test_every_call_is_answered_exactly_to_permitted_callers"
-            ),
-        )
-        for caller in _CALLERS
-    ],
+    nightly_except(
+        {f"{Role.SUBMITTER} of acme", f"{Role.ADMIN} of acme", f"{Role.OPERATOR} of {EVERYWHERE}"},
+        _CALLERS,
+        pytest.mark.nightly(
+            "tests/unit/server/test_matrix.py::test_every_call_is_answered_exactly_to_permitted_callers"
+        ),
+    ),
 )
 def test_every_call_is_answered_exactly_to_permitted_callers(house: House, caller: str) -> None:
     where, role = _CALLERS[caller]

@@ -23,6 +23,7 @@ from taskmq import TaskMQ
 from taskmq.errors import InvalidSetting, NotAuthenticated
 from taskmq.model.identity import Identity, Membership, Role
 from taskmq.server import MountedServer, asgi
+from tests.nightly import nightly_except
 from tests.unit.app_kit import new_file_store, new_url
 from tests.unit.server.kit import define
 
@@ -107,17 +108,13 @@ _HOSTS = {"FastAPI": _fastapi, "Starlette": _starlette, "Litestar": _litestar, "
 
 @pytest.mark.parametrize(
     "name",
-    [
-        name
-        if name == "FastAPI"
-        else pytest.param(
-            name,
-            marks=pytest.mark.nightly(
-                "tests/unit/server/test_mount.py::test_a_host_serves_its_own_pages_and_those_of_taskmq_below_a_prefix"
-            ),
-        )
-        for name in _HOSTS
-    ],
+    nightly_except(
+        {"FastAPI"},
+        _HOSTS,
+        pytest.mark.nightly(
+            "tests/unit/server/test_mount.py::test_a_host_serves_its_own_pages_and_those_of_taskmq_below_a_prefix"
+        ),
+    ),
 )
 def test_a_host_serves_its_own_pages_and_those_of_taskmq_below_a_prefix(name: str, tmp_path: Path) -> None:
     app = _app(tmp_path)

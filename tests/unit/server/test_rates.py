@@ -16,6 +16,7 @@ from taskmq.server import EventSource, ServerSettings
 from taskmq.server.live.sources import sign
 from taskmq.server.rates import RateLimits, RequestLimits
 from taskmq.testing import FakeClock
+from tests.nightly import nightly_except
 from tests.unit.app_kit import new_url
 from tests.unit.server.kit import CALLERS, Site, build_served, define, open_site
 
@@ -117,17 +118,13 @@ def test_each_public_call_is_free_or_limited(site: Site) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        name
-        if name in {"logIn", "sendEvent"}
-        else pytest.param(
-            name,
-            marks=pytest.mark.nightly(
-                "tests/unit/server/test_rates.py::test_an_address_with_too_many_anonymous_calls_has_to_wait"
-            ),
-        )
-        for name in _COSTLY
-    ],
+    nightly_except(
+        {"logIn", "sendEvent"},
+        _COSTLY,
+        pytest.mark.nightly(
+            "tests/unit/server/test_rates.py::test_an_address_with_too_many_anonymous_calls_has_to_wait"
+        ),
+    ),
 )
 def test_an_address_with_too_many_anonymous_calls_has_to_wait(tmp_path: Path, name: str) -> None:
     method, path, body, headers = _COSTLY[name]

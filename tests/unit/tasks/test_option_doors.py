@@ -17,6 +17,7 @@ from taskmq.reactions import JobEnded, job
 from taskmq.schedules.triggers import every
 from taskmq.tasks.task import Task
 from taskmq.testing import Harness
+from tests.nightly import nightly_except
 
 AnyTask = Task[..., Any]
 Door = Callable[[TaskMQ, AnyTask, Harness], None]
@@ -119,17 +120,13 @@ def test_each_task_option_belongs_to_senders_or_to_workers() -> None:
 @pytest.mark.parametrize("option", _OF_SENDERS)
 @pytest.mark.parametrize(
     ("door", "has_store"),
-    [
-        each
-        if each in _MAIN
-        else pytest.param(
-            *each,
-            marks=pytest.mark.nightly(
-                "tests/unit/tasks/test_option_doors.py::test_an_option_is_accepted_or_refused_at_every_door"
-            ),
-        )
-        for each in _ALL
-    ],
+    nightly_except(
+        _MAIN,
+        _ALL,
+        pytest.mark.nightly(
+            "tests/unit/tasks/test_option_doors.py::test_an_option_is_accepted_or_refused_at_every_door"
+        ),
+    ),
 )
 def test_an_option_is_accepted_or_refused_at_every_door(door: str, has_store: bool, option: str) -> None:
     queues = [WorkQueue("reports"), WorkQueue("work", ordered=4) if option == "order_key" else WorkQueue("work")]
