@@ -182,7 +182,7 @@ async def test_a_job_whose_worker_is_gone_keeps_its_token_and_knows_how_many_die
     process = stage.start()
     (job_id,) = await stage.submit()
     player = await stage.player()
-    for death in range(1, 3):
+    for death in range(1, 4):
         await until(lambda: len(player.deliveries) == 1)
         (delivery,), (envelope,) = player.deliveries, player.envelopes
         assert envelope.store is not None
@@ -202,9 +202,9 @@ async def test_a_job_whose_worker_is_gone_keeps_its_token_and_knows_how_many_die
     await until(lambda: len(player.deliveries) == 1)
     (envelope,) = player.envelopes
     assert envelope.store is not None
-    assert envelope.store.crashes == 2
+    assert envelope.store.crashes == 3
     events = [(event.kind, event.by, event.note) for event in await stage.store.events(job_id)]
-    assert events == [("interrupted", "player", "worker player died; the job runs again")] * 2
+    assert events == [("interrupted", "player", "worker player died; the job runs again")] * 3
     assert await stage.store.attempts(job_id) == []
 
 
